@@ -1,0 +1,1 @@
+"""What makes the sound: one interface (base) and the engines behind it."""

@@ -1,0 +1,1 @@
+"""Voices people bring: the value, and the store that keeps it for good."""
