@@ -26,7 +26,7 @@ def uniform(seed: int, frame: int, codebook: int) -> float:
     return float(lib.hook_uniform(C.c_uint64(seed), C.c_uint32(frame), C.c_uint32(codebook)))
 
 
-def choose(logits, sample=True, temperature=1.0, top_k=0, top_p=1.0, random=0.5):
+def choose(logits, *, sample=True, temperature=1.0, top_k=0, top_p=1.0, random=0.5):
     """(index chosen, logits as the rules left them)"""
     work = np.array(logits, F32)
     index = testhooks.load().hook_choose(
@@ -71,7 +71,8 @@ def test_philox_known_answers(counter, key, words) -> None:
 
 def test_random_numbers_are_uniform_and_independent_of_order() -> None:
     u = np.array([[uniform(7, f, c) for c in range(16)] for f in range(2000)])
-    assert u.min() >= 0 and u.max() < 1
+    assert u.min() >= 0
+    assert u.max() < 1
     assert len(np.unique(u)) == u.size
     assert abs(u.mean() - 0.5) < 0.01
     assert abs(np.corrcoef(u[:, 0], u[:, 1])[0, 1]) < 0.1
@@ -100,11 +101,11 @@ tied = hnp.arrays(F32, st.integers(1, 30), elements=st.sampled_from([-2.0, 0.0, 
     logits=st.one_of(finite, tied),
     temperature=st.sampled_from([0.1, 0.7, 0.9, 1.0, 1.5]),
     top_k=st.integers(0, 70),
-    top_p=st.sampled_from([1.0, 0.95, 0.8, 0.5, 0.05]),
+    top_p=st.sampled_from([1.0, 0.95, 0.8, 0.493, 0.05]),
     random=st.floats(0, 1, exclude_max=True),
 )
 def test_rules_equal_the_oracle(logits, temperature, top_k, top_p, random) -> None:
-    index, kept = choose(logits, True, temperature, top_k, top_p, random)
+    index, kept = choose(logits, temperature=temperature, top_k=top_k, top_p=top_p, random=random)
     if np.isneginf(logits).all():
         assert index == -1
         return

@@ -31,7 +31,7 @@ TEXTS = [
     "Hello, world!",
     "assistant\nHello there.",
     "iPhone camelCase HTTPServer snake_case x86_64",
-    "don't I'VE we'Ll he'D it'S 'tis 'ſa they'ſoo can'T",
+    "don't I'VE we'Ll he'D it'S 'tis they'ſq can'T",
     "  two  spaces   three \t tabs\t\tend  ",
     "line\nbreak\r\nand \n\n more\r\r\n  \n x",
     "1234567890 3.14 ½ Ⅻ ٣٤ 一二三",
@@ -102,7 +102,7 @@ def small_vocabulary() -> tuple[list[str], list[str]]:
     for word in ("assistant", "user"):
         merges += [f"{word[:i]} {word[i]}" for i in range(1, len(word))]
     merges += ["a b", "b c", "ab c", "l l", "ll l", "Ġ t", "h e", "Ġt he", "# #", "## #", "Ċ Ċ"]
-    merges += ["1 1", "! !", "!! !!", "Ġ Ġ", "ĠĠ ĠĠ"]
+    merges += ["1 1", "! !", "!! !!", "Ġ Ġ", "ĠĠ ĠĠ", "¿ q"]
     return byte_symbols() + [m.replace(" ", "") for m in merges], merges
 
 
