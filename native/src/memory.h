@@ -1,4 +1,4 @@
-// Big blocks of memory: page-aligned, on huge pages where the system gives them, zero at first.
+// Big blocks of memory: page-aligned, zero at first.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@ namespace qt {
 class Block {
   public:
     Block() = default;
-    explicit Block(size_t bytes);  // throws Error out_of_memory; untouched pages cost nothing
+    // Zeroed; untouched pages cost nothing. huge: ask for 2 MiB pages (blocks used from end to end).
+    explicit Block(size_t bytes, bool huge = true);  // throws Error out_of_memory
     ~Block() { release(); }
     Block(Block&& other) noexcept
         : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
