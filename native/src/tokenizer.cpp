@@ -32,10 +32,11 @@ bool is_word(char32_t cp) {
     return is_letter(cp) || is_number(cp);
 }
 
-// 's 't 're 've 'm 'll 'd in any case of ASCII (Hugging Face does not fold U+017F, long s).
+// 's 't 're 've 'm 'll 'd in any case. U+017F (long s) folds to s.
 size_t contraction_length(std::u32string_view rest) {
     const auto lower = [&](size_t i) -> char32_t {
         if (i >= rest.size()) return 0;
+        if (rest[i] == 0x17F) return 's';
         return rest[i] < 0x80 ? (rest[i] | 0x20) : rest[i];
     };
     const char32_t a = lower(1), b = lower(2);
