@@ -1,0 +1,164 @@
+#include "layers.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace qt {
+namespace {
+
+// A piece should cost far more than claiming it (about 0.1 us) and still leave enough pieces for
+// every core: 20 to 100 us of work.
+constexpr int64_t kPieceMacs = 1 << 20;
+constexpr int64_t kPieceBytes = 128 << 10;
+// Rows of x in one piece: with more, x falls out of the L2 cache before the next panel reads it.
+constexpr int64_t kPieceRowBytes = 192 << 10;
+constexpr int kTileRows = 6;  // of the gemm kernels
+
+int divide_up(int64_t a, int64_t b) {
+    return static_cast<int>((a + b - 1) / b);
+}
+
+// Copies rows of w [out, in, taps] as k = tap*in + c.
+Packed pack_taps(Pool& pool, const Tensor& tensor, Reuse reuse) {
+    const bool keep = tensor.type == TensorType::f32 || tensor.type == TensorType::f16 ||
+                      tensor.type == TensorType::bf16;
+    if (keep && (reuse == Reuse::seldom || tensor.type == TensorType::f32))
+        return pack_conv(pool, tensor);
+    const int out = static_cast<int>(tensor.shape[0]);
+    const int in = static_cast<int>(tensor.shape[1]);
+    const int taps = static_cast<int>(tensor.shape[2]);
+    const std::vector<float> w = to_floats(tensor);
+    return pack_filled(pool, WeightType::f32, out, in * taps, [&](int o, float* row) {
+        for (int j = 0; j < taps; ++j)
+            for (int c = 0; c < in; ++c)
+                row[j * in + c] = w[(static_cast<size_t>(o) * in + c) * taps + j];
+    });
+}
+
+}  // namespace
+
+void run_part(const Kernels& kernels, const Layer& layer, const LayerIo& io, int r0, int r1, int o0,
+              int o1) {
+    const ptrdiff_t n = layer.n();
+    const ptrdiff_t out = r0 * n + o0;
+    GemmArgs g;
+    g.x_row = static_cast<ptrdiff_t>(layer.stride) * layer.c_in;
+    g.x_tap = static_cast<ptrdiff_t>(layer.dilation) * layer.c_in;
+    g.x = io.x + r0 * g.x_row;
+    g.taps = layer.taps;
+    g.c_in = layer.c_in;
+    g.w = layer.w.at(o0);
+    g.rows = r1 - r0;
+    g.n = o1 - o0;
+    g.bias = layer.bias.empty() ? nullptr : layer.bias.data() + o0;
+    g.scale = layer.scale.empty() ? nullptr : layer.scale.data() + o0;
+    g.residual = io.residual ? io.residual + out : nullptr;
+    g.y = io.y ? io.y + out : nullptr;
+    g.z = io.z ? io.z + out : nullptr;
+    g.residual_row = g.y_row = g.z_row = n;
+    g.act = layer.act;
+    g.act_a = layer.act_a.empty() ? nullptr : layer.act_a.data() + o0;
+    g.act_b = layer.act_b.empty() ? nullptr : layer.act_b.data() + o0;
+    gemm_of(kernels, layer.w.type)(g);
+}
+
+void run(Pool& pool, const Kernels& kernels, const Layer& layer, const LayerIo& io) {
+    const int units = divide_up(layer.n(), layer.w.unit());
+    const int64_t k = layer.w.k;
+    const int64_t row_bytes = static_cast<int64_t>(layer.stride) * layer.c_in * 4;
+    const int row_block =
+        static_cast<int>(std::clamp<int64_t>(kPieceRowBytes / row_bytes / kTileRows * kTileRows,
+                                             8 * kTileRows, std::max(io.rows, 8 * kTileRows)));
+    const int row_pieces = std::max(1, io.rows / row_block);  // the last one takes the rest
+    const int64_t unit_macs = k * layer.w.unit() * std::min(io.rows, row_block);
+    const auto unit_bytes = static_cast<int64_t>(layer.w.unit_bytes());
+    const int per_piece = std::clamp(
+        std::max(divide_up(kPieceMacs, unit_macs), divide_up(kPieceBytes, unit_bytes)), 1, units);
+    const int unit_pieces = divide_up(units, per_piece);
+    pool.parallel_for(row_pieces * unit_pieces, [&](int piece, int) {
+        const int r = piece % row_pieces;
+        const int u = piece / row_pieces * per_piece;
+        run_part(kernels, layer, io, r * row_block,
+                 r + 1 == row_pieces ? io.rows : (r + 1) * row_block, u * layer.w.unit(),
+                 std::min(layer.n(), (u + per_piece) * layer.w.unit()));
+    });
+}
+
+std::vector<float> load_vector(const Gguf& file, const std::string& name, int n) {
+    return to_floats(file.tensor(name, {n}));
+}
+
+Layer load_linears(Pool& pool, const Gguf& file, const std::vector<std::string>& names,
+                   const std::vector<int>& n, int k) {
+    std::vector<RowRef> rows;
+    for (size_t i = 0; i < names.size(); ++i) {
+        const Tensor& t = file.tensor(names[i] + ".weight", {n[i], k});
+        for (int r = 0; r < n[i]; ++r) rows.push_back({&t, r});
+    }
+    const TensorType type = rows.front().tensor->type;
+    const bool same = std::all_of(rows.begin(), rows.end(),
+                                  [&](const RowRef& r) { return r.tensor->type == type; });
+    const WeightType packed = !same                      ? WeightType::f32
+                              : type == TensorType::f16  ? WeightType::f16
+                              : type == TensorType::bf16 ? WeightType::bf16
+                                                         : WeightType::f32;
+    Layer layer;
+    layer.c_in = k;
+    layer.w = pack_filled(pool, packed, static_cast<int>(rows.size()), k, [&](int o, float* row) {
+        const Tensor& t = *rows[static_cast<size_t>(o)].tensor;
+        const auto r = static_cast<size_t>(rows[static_cast<size_t>(o)].row);
+        dequantize(t.type, t.data + r * t.row_bytes(), k, row);
+    });
+    return layer;
+}
+
+Layer load_linear(Pool& pool, const Gguf& file, const std::string& name, int n, int k, bool bias) {
+    Layer layer = load_linears(pool, file, {name}, {n}, k);
+    if (bias) layer.bias = load_vector(file, name + ".bias", n);
+    return layer;
+}
+
+Layer load_conv(Pool& pool, const Gguf& file, const std::string& name, int c_out, int c_in,
+                int taps, bool bias, Reuse reuse) {
+    Layer layer;
+    layer.taps = taps;
+    layer.c_in = c_in;
+    layer.w = pack_taps(pool, file.tensor(name + ".weight", {c_out, c_in, taps}), reuse);
+    if (bias) layer.bias = load_vector(file, name + ".bias", c_out);
+    return layer;
+}
+
+Layer load_conv_transposed(Pool& pool, const Gguf& file, const std::string& name, int c_out,
+                           int c_in, int taps, int stride, Reuse reuse) {
+    Layer layer;
+    layer.taps = taps / stride;
+    layer.c_in = c_in;
+    const Tensor& tensor = file.tensor(name + ".weight", {c_in, c_out, taps});
+    layer.w = pack_conv_transposed(pool, tensor, stride);
+    if (reuse == Reuse::often && layer.w.type != WeightType::f32) {
+        // Widen by way of an f32 copy of the tensor.
+        std::vector<float> floats = to_floats(tensor);
+        Tensor wide = tensor;
+        wide.type = TensorType::f32;
+        wide.data = reinterpret_cast<const uint8_t*>(floats.data());
+        wide.bytes = floats.size() * sizeof(float);
+        layer.w = pack_conv_transposed(pool, wide, stride);
+    }
+    const std::vector<float> bias = load_vector(file, name + ".bias", c_out);
+    for (int j = 0; j < stride; ++j) layer.bias.insert(layer.bias.end(), bias.begin(), bias.end());
+    return layer;
+}
+
+void add_snake(const Gguf& file, const std::string& name, int channels, Layer& layer) {
+    const std::vector<float> alpha = load_vector(file, name + ".alpha", channels);
+    const std::vector<float> beta = load_vector(file, name + ".beta", channels);
+    layer.act = Act::snake;
+    layer.act_a.resize(static_cast<size_t>(layer.n()));
+    layer.act_b.resize(static_cast<size_t>(layer.n()));
+    for (size_t i = 0; i < layer.act_a.size(); ++i) {
+        layer.act_a[i] = std::exp(alpha[i % alpha.size()]);
+        layer.act_b[i] = 1.0F / (std::exp(beta[i % beta.size()]) + 1e-9F);
+    }
+}
+
+}  // namespace qt
