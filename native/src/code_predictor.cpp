@@ -44,7 +44,7 @@ void CodePredictor::project(Pool& pool, int rows) {
         std::copy_n(input_.begin(), static_cast<ptrdiff_t>(rows) * width, h_.begin());
 }
 
-bool CodePredictor::run(Pool& pool, std::span<Frame> frames) {
+void CodePredictor::run(Pool& pool, std::span<Frame> frames) {
     const auto n = frames.size();
     const auto width = static_cast<size_t>(embedding_.width());
     const auto hidden = static_cast<size_t>(transformer_.shape().hidden);
@@ -67,7 +67,7 @@ bool CodePredictor::run(Pool& pool, std::span<Frame> frames) {
     }
     project(pool, static_cast<int>(2 * n));
     transformer_.forward(pool, h_.data(), rows_);
-    if (!choose_codes(pool, frames, 1, 2)) return false;
+    choose_codes(pool, frames, 1, 2);
 
     for (int codebook = 2; codebook < kCodebooks; ++codebook) {
         rows_.clear();
@@ -79,13 +79,12 @@ bool CodePredictor::run(Pool& pool, std::span<Frame> frames) {
         }
         project(pool, static_cast<int>(n));
         transformer_.forward(pool, h_.data(), rows_);
-        if (!choose_codes(pool, frames, codebook, 1)) return false;
+        choose_codes(pool, frames, codebook, 1);
     }
-    return true;
 }
 
 // Code `codebook` of each frame from its last row of h (every row_step-th).
-bool CodePredictor::choose_codes(Pool& pool, std::span<Frame> frames, int codebook, int row_step) {
+void CodePredictor::choose_codes(Pool& pool, std::span<Frame> frames, int codebook, int row_step) {
     const int hidden = transformer_.shape().hidden;
     const auto codes = static_cast<size_t>(embedding_.codes());
     const auto step = static_cast<size_t>(row_step);
@@ -100,13 +99,12 @@ bool CodePredictor::choose_codes(Pool& pool, std::span<Frame> frames, int codebo
             .y_row = static_cast<ptrdiff_t>(codes)},
            quantised_);
     for (size_t i = 0; i < frames.size(); ++i) {
-        const Frame& f = frames[i];
+        Frame& f = frames[i];
         const double random = uniform_at(f.seed, f.index, static_cast<uint32_t>(codebook));
         const int code = choose({logits_.data() + i * codes, codes}, f.rules, random, scratch_);
-        if (code < 0) return false;
-        f.codes[static_cast<size_t>(codebook)] = code;
+        f.failed = f.failed || code < 0;
+        f.codes[static_cast<size_t>(codebook)] = code < 0 ? 0 : code;
     }
-    return true;
 }
 
 }  // namespace qt

@@ -23,17 +23,18 @@ class CodePredictor {
         SampleRules rules;
         uint64_t seed = 0;
         uint32_t index = 0;  // of the frame, for the random numbers
+        bool failed = false;  // set when its logits were no numbers
     };
 
     CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedding);
 
     // Frames of several requests share the reading of the weights; each result is what the frame
-    // alone would give. False when the logits of some frame hold nothing but NaN.
-    bool run(Pool& pool, std::span<Frame> frames);
+    // alone would give.
+    void run(Pool& pool, std::span<Frame> frames);
 
   private:
     void project(Pool& pool, int rows);
-    bool choose_codes(Pool& pool, std::span<Frame> frames, int codebook, int row_step);
+    void choose_codes(Pool& pool, std::span<Frame> frames, int codebook, int row_step);
 
     CodeEmbedding& embedding_;
     Transformer transformer_;
