@@ -52,8 +52,20 @@ CASES = (
     Case("xvec-streaming", "tiny-base", streaming=True),
     Case("xvec-streaming-one-token", "tiny-base", text="a", language="german", streaming=True),
     Case("xvec-nonstreaming", "tiny-base", language="english"),
-    Case("icl-streaming-short-ref", "tiny-base", "Hello world", "english", True, None, None, 5, REF_TEXT),
-    Case("icl-streaming-long-ref", "tiny-base", "is it", "english", True, None, None, 32, "the user"),
+    Case(
+        "icl-streaming-short-ref",
+        "tiny-base",
+        "Hello world",
+        "english",
+        True,
+        None,
+        None,
+        5,
+        REF_TEXT,
+    ),
+    Case(
+        "icl-streaming-long-ref", "tiny-base", "is it", "english", True, None, None, 32, "the user"
+    ),
     Case("icl-nonstreaming", "tiny-base", "Hello", "chinese", False, None, None, 8, "and you"),
     Case("proj-xvec-streaming", "tiny-base-proj", "Hello world.", "french", streaming=True),
     Case("proj-icl-streaming", "tiny-base-proj", "Hello", "auto", True, None, None, 6, "the user"),
@@ -104,7 +116,9 @@ def reference_audio(n_samples: int = 61440 + 700) -> np.ndarray:
     """
     i = np.arange(n_samples, dtype=np.int64)
     glide = i * i // 40000
-    saws = sum(((i * f + glide * f) % 24000 - 12000) // d for f, d in ((140, 3), (700, 6), (2100, 9)))
+    saws = sum(
+        ((i * f + glide * f) % 24000 - 12000) // d for f, d in ((140, 3), (700, 6), (2100, 9))
+    )
     noise = np.random.PCG64(np.random.SeedSequence(5)).random_raw(n_samples).astype(np.int64)
     envelope = 600 + (i // 30) % 400
     ints = saws * envelope // 1000 + ((noise >> 52) & 0x7FF) - 1024

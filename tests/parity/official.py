@@ -61,7 +61,9 @@ class Official:
     # ------------------------------------------------------------ the parts
 
     def tokenize(self, text: str) -> np.ndarray:
-        return self.wrapper.processor(text=text, return_tensors="np")["input_ids"][0].astype(np.int32)
+        return self.wrapper.processor(text=text, return_tensors="np")["input_ids"][0].astype(
+            np.int32
+        )
 
     def split(self, text: str) -> list[str]:
         """The pre-tokenizer's pieces, NFC-normalised, in byte-level spelling."""
@@ -141,7 +143,9 @@ class Official:
             talker.model.register_forward_hook(
                 lambda m, a, out: heard.talker_hidden.append(rows(out.last_hidden_state))
             ),
-            talker.codec_head.register_forward_hook(lambda m, a, out: heard.logits.append(rows(out))),
+            talker.codec_head.register_forward_hook(
+                lambda m, a, out: heard.logits.append(rows(out))
+            ),
             talker.code_predictor.model.register_forward_pre_hook(predictor_in, with_kwargs=True),
             talker.code_predictor.model.register_forward_hook(
                 lambda m, a, out: heard.predictor_hidden.append(rows(out.last_hidden_state))
