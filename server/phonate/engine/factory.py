@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from phonate.engine.convert import ModelFiles, convert_checkpoint
+from phonate.engine.convert import convert_checkpoint
 from phonate.engine.factory_configs import (
     CODEC_PREPROCESSOR_CONFIG,
     CODEC_SIZES,
@@ -26,6 +26,7 @@ from phonate.engine.factory_configs import (
 )
 from phonate.engine.factory_tokenizer import RELEASED_VOCAB, small_tokenizer
 from phonate.engine.factory_weights import pieces
+from phonate.engine.model_files import ModelFiles
 from phonate.engine.progress import Progress, silent
 from phonate.engine.qwen_tensors import TensorSpec, codec_tensors, talker_tensors
 from phonate.engine.safetensors_file import DTYPE_BYTES, TensorToWrite, write_safetensors
