@@ -46,7 +46,7 @@ def register(app: typer.Typer, dev: typer.Typer) -> None:
 
 def pull(
     model: Annotated[
-        str, typer.Argument(help=f"{', '.join(OFFICIAL_IDS)}, or owner/repo[:MODEL][@REVISION].")
+        str, typer.Argument(help=f"{', '.join(OFFICIAL_IDS)}, or owner/repo:MODEL on the hub.")
     ] = "0.6b-base",
     quant: Annotated[str, typer.Option(help=", ".join(QUANTS))] = DEFAULT_QUANT,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit.")] = None,
@@ -81,7 +81,7 @@ def convert(
     _print_files(files)
 
 
-def make_model_command(
+def make_model_command(  # noqa: PLR0917 - one parameter is one option
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for everything.")],
     kind: Annotated[str, typer.Option(help=", ".join(KINDS))] = "base",
     size: Annotated[str, typer.Option(help=", ".join(TALKER_SIZES))] = "tiny",
@@ -122,10 +122,9 @@ def shown_progress() -> Iterator[Progress]:
     with Bars(*columns, console=Console(stderr=True)) as bars:
 
         def tell(what: str, done: int, total: int) -> None:
-            label = what.split(":")[0]
-            if label not in tasks:
-                tasks[label] = bars.add_task(label, total=total or None)
-            bars.update(tasks[label], completed=done, total=total or None)
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total or None)
+            bars.update(tasks[what], completed=done, total=total or None)
 
         yield tell
 
@@ -135,9 +134,8 @@ class _PlainLines:
         self._last: dict[str, int] = {}
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        label = what.split(":")[0]
         percent = done * 100 // total if total else 0
         step = percent // PLAIN_STEP_PERCENT
-        if step > self._last.get(label, -1):
-            self._last[label] = step
-            typer.echo(f"{label}: {percent} %", err=True)
+        if step > self._last.get(what, -1):
+            self._last[what] = step
+            typer.echo(f"{what}: {percent} %", err=True)

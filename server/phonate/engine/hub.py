@@ -6,6 +6,7 @@ HF_ENDPOINT, HF_TOKEN and the like mean what they mean everywhere.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import io
 from dataclasses import dataclass
@@ -132,9 +133,8 @@ def _is_offline() -> bool:
 
 def _bar_class(label: str, progress: Progress) -> type[Any]:
     """A tqdm that draws nothing and tells `progress`."""
-    from huggingface_hub import utils
-
-    base: Any = utils.__dict__["tqdm"]
+    # The module, not the class of the same name that the package puts in its place.
+    base: Any = importlib.import_module("huggingface_hub.utils.tqdm").tqdm
 
     class Bar(base):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
