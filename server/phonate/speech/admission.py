@@ -74,16 +74,20 @@ class Admission:
         """About when a newcomer would find a place."""
         return self._mean_hold_s * (self.queued + 1) / self._max_active
 
-    async def acquire(self, key: str = "", deadline: float | None = None) -> Slot:
-        """Wait for a slot. `key` says whose turn it is, `deadline` is on `clock`.
+    async def acquire(
+        self, key: str = "", deadline: float | None = None, *, admitted: bool = False
+    ) -> Slot:
+        """Wait for a slot. `key` says whose turn it is, `deadline` is on `clock`. `admitted`: a
+        request that had a slot already and gave it up for a while; it may always wait again.
 
         Raises Busy (queue full), NotReady (closed), Timeout (deadline passed while waiting).
         """
+        if admitted:
+            return await self._wait(key, deadline) if self._full() else self._take()
         if self._closed is not None:
             raise NotReady(self._closed, retry_after_s=5)
-        if self._active < self._max_active and not self._waiting:
-            self._active += 1
-            return Slot(self)
+        if not self._full():
+            return self._take()
         if self.queued >= self._max_queued:
             raise Busy(
                 f"All {self._max_active} synthesis slots are taken and {self.queued} requests wait "
@@ -91,6 +95,13 @@ class Admission:
                 retry_after_s=self.retry_after_s(),
             )
         return await self._wait(key, deadline)
+
+    def _full(self) -> bool:
+        return self._active >= self._max_active or bool(self._waiting)
+
+    def _take(self) -> Slot:
+        self._active += 1
+        return Slot(self)
 
     async def _wait(self, key: str, deadline: float | None) -> Slot:
         loop = asyncio.get_running_loop()
@@ -130,8 +141,7 @@ class Admission:
             else:
                 del self._waiting[key]
             if not waiter.done():
-                self._active += 1
-                waiter.set_result(Slot(self))
+                waiter.set_result(self._take())
 
 
 def _expire(waiter: asyncio.Future[Slot]) -> None:
