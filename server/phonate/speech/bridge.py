@@ -134,12 +134,19 @@ class Synthesis:
             self.first_chunk_s = self.last_progress - self._started
         self.samples_made += len(samples)
         self._post(self._blocks.put_nowait, self._shaper.feed(samples))
-        if not self._open.is_set():
-            self._post(self._stands_still, self._pauses)
-            while not self._open.wait(_GATE_POLL_S) and not self.token.is_set:
-                pass
-            self.last_progress = time.monotonic()
+        self._stand_still_while_paused()
         return not self.token.is_set
+
+    def _stand_still_while_paused(self) -> None:
+        told = -1
+        while not self._open.is_set() and not self.token.is_set:
+            # A resume and a pause in quick succession are a new pause, to be told about anew.
+            if told != self._pauses:
+                told = self._pauses
+                self._post(self._stands_still, told)
+            self._open.wait(_GATE_POLL_S)
+        if told >= 0:
+            self.last_progress = time.monotonic()
 
     def _post(self, call: Callable[..., None], *args: object) -> None:
         # The loop is closed when the server ended while the engine was still busy: nobody listens.

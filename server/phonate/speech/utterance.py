@@ -50,6 +50,7 @@ class Utterance:
         self._unread = 0
         self._caught_up = asyncio.Event()
         self._slot: Slot | None = None
+        self._synthesis: Synthesis | None = None
         self.task = asyncio.ensure_future(self._run())
 
     # For the edges ----------------------------------------------------------------------------
@@ -87,7 +88,12 @@ class Utterance:
     async def _speak(self) -> None:
         fragments = self._fragments()
         await self._take_slot(self._admitted + self._service.limits.synthesis_timeout_s)
-        shaping = Shaping(self._service.sound, self._service.engine.info.sample_rate, self.request)
+        shaping = Shaping(
+            self._service.sound,
+            self._service.engine.info.sample_rate,
+            sample_rate=self.request.sample_rate,
+            speed=self.request.speed,
+        )
         for index, fragment in enumerate(fragments):
             if index:
                 await self._let_reader_catch_up()
@@ -105,15 +111,15 @@ class Utterance:
         request, limit = self.request, self._service.engine.info.max_text_chars
         if request.split == "none" or limit is None:
             limit = len(request.text) + 1
-        return [f for f in split(request.text, max_chars=limit) if f.spoken] or [
-            Fragment.whole(request.text)
-        ]
+        fragments = split(request.text, max_chars=limit)
+        # "." alone is no fragment to speak, but a client that sends it wants to hear something.
+        return [f for f in fragments if f.spoken] or fragments
 
     async def _speak_fragment(self, fragment: Fragment, shaping: Shaping, *, last: bool) -> None:
         synthesis = Synthesis(
             self._service.engine,
             self._engine_request(fragment),
-            shaping.fragment(fragment, last=last),
+            shaping.fragment(0.0 if last else self._service.sound.pause_after(fragment)),
             self._token,
             on_done=lambda: self._synthesis_ended(synthesis),
         )
@@ -142,7 +148,7 @@ class Utterance:
     def _engine_request(self, fragment: Fragment) -> SynthesisRequest:
         wanted = self.request
         return SynthesisRequest(
-            text=fragment.text,
+            text=fragment.speech or fragment.text,
             speaker=wanted.speaker,
             reference=wanted.reference,
             language=wanted.language,
