@@ -65,10 +65,10 @@ def test_a_streamed_wav_has_one_header_of_unknown_size_and_a_whole_one_exact_siz
     def get(stream):
         return client.audio.speech.create(
             model="tts-1", voice="alloy", input=TEXT, response_format="wav",
-            extra_body={"stream": stream},
+            extra_body=stream,
         ).content  # fmt: skip
 
-    streamed, whole = get(True), get(False)
+    streamed, whole = get({}), get({"stream": False})
     assert streamed.count(b"RIFF") == whole.count(b"RIFF") == 1
     assert struct.unpack_from("<I", streamed, 4) == struct.unpack_from("<I", streamed, 40)
     assert struct.unpack_from("<I", streamed, 40) == (0xFFFFFFFF,)
