@@ -244,8 +244,9 @@ def test_the_first_bytes_do_not_wait_for_the_last():
     with running(ScriptedEngine({TEXT: [Emit.tone(4, pace_s=0.02)]})) as server:
         body = {"input": TEXT, "response_format": "pcm"}
         with httpx.stream("POST", f"{server.address}/v1/audio/speech", json=body) as answer:
-            next(answer.iter_raw())
+            assert next(answer.iter_raw())
             assert server.engine.in_flight == 1
+            assert server.engine.calls[0].n_samples < 2 * 24000
 
 
 @pytest.mark.parametrize("when", ["before any audio", "in the middle"])
@@ -374,8 +375,9 @@ def test_a_slow_reader_does_not_hold_the_engine():
     with running(engine) as server:
         body = {"input": TEXT, "response_format": "wav"}
         with httpx.stream("POST", f"{server.address}/v1/audio/speech", json=body) as slow:
-            next(slow.iter_raw())
+            pieces = slow.iter_raw()
+            first = next(pieces)
             assert engine.wait_until_idle(10)
             assert ask(server, input="next").status_code == 200
-            rest = sum(map(len, slow.iter_raw()))
-        assert rest > 2 * 24000 * 55
+            rest = len(first) + sum(map(len, pieces))
+        assert rest == 44 + 2 * 24000 * 60

@@ -14,7 +14,7 @@ from phonate.engine.scripted import ScriptedEngine, duration_of, frequency_of
 TEXT = "Hello there, this is a test."
 
 
-@pytest.fixture()
+@pytest.fixture
 def client(scripted):
     with openai.OpenAI(base_url=f"{scripted.address}/v1", api_key="sk-x", max_retries=0) as client:
         yield client
@@ -112,7 +112,9 @@ def test_errors_arrive_as_the_clients_own_exceptions(client):
 def test_sixteen_at_once_get_sixteen_different_right_answers():
     from support import running
 
-    texts = [f"Sentence number {i} of sixteen, each with its own tone." + "x" * i for i in range(16)]
+    texts = [
+        f"Sentence number {i} of sixteen, each with its own tone." + "x" * i for i in range(16)
+    ]
     with (
         running(ScriptedEngine(), max_queued_requests="16") as server,
         concurrent.futures.ThreadPoolExecutor(16) as pool,

@@ -13,7 +13,7 @@ import contextlib
 import json
 import logging
 import urllib.parse
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from concurrent.futures import Executor
 
 import numpy as np
@@ -150,7 +150,7 @@ class AudioResponse(Response):
         last = self._done_event() if self._delivery == "sse" else b""
         await send({"type": "http.response.body", "body": last})
 
-    async def _pieces(self) -> AsyncIterator[bytes]:
+    async def _pieces(self) -> AsyncGenerator[bytes, None]:
         encoder = self._format.encoder(self._rate)
         async with contextlib.aclosing(self._utterance.blocks()) as blocks:
             async for block in blocks:

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from phonate.errors import InvalidRequest, NotFound, PhonateError, TooLarge, Unauthorized
-from phonate.speech.fields import explain
+from phonate.speech.fields import complaint
 
 log = logging.getLogger("phonate.access")
 
@@ -56,7 +56,7 @@ def _from_validation(errors: Sequence[Any]) -> InvalidRequest:
     if first["type"] == "json_invalid":
         return InvalidRequest("The body is not valid JSON.", code="invalid_json")
     first["loc"] = tuple(part for part in first["loc"] if part not in ("body", "query", "path"))
-    return explain(first)
+    return complaint(first)
 
 
 class _MethodNotAllowed(PhonateError):

@@ -89,9 +89,10 @@ class Guard:
     def _admit(self, scope: Scope) -> str:
         headers = HTTPConnection(scope).headers
         policy = self._policy
-        if policy.check_host and not is_loopback(_host_name(headers.get("host", ""))):
+        host = headers.get("host")  # Browsers always send one; HTTP/1.0 clients need not.
+        if policy.check_host and host is not None and not is_loopback(_host_name(host)):
             raise Forbidden(
-                f"The Host header {headers.get('host', '')!r} is not a loopback name. Without an "
+                f"The Host header {host!r} is not a loopback name. Without an "
                 "API key this server answers only to localhost; set one with --api-key."
             )
         origin = headers.get("origin")

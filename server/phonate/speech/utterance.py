@@ -9,13 +9,12 @@ and then it gives its slot to others meanwhile.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from phonate.engine.base import CancelToken, FinishReason, SynthesisRequest
-from phonate.errors import Cancelled, EngineFailure, OutputError, PhonateError, Timeout, TooLarge
+from phonate.errors import Cancelled, EngineFailure, OutputError, Timeout, TooLarge
 from phonate.speech.admission import Slot
 from phonate.speech.bridge import Block, Synthesis
 from phonate.speech.fragments import Fragment, split
@@ -55,7 +54,7 @@ class Utterance:
 
     # For the edges ----------------------------------------------------------------------------
 
-    async def blocks(self) -> AsyncIterator[Block]:
+    async def blocks(self) -> AsyncGenerator[Block, None]:
         """int16 audio at `request.sample_rate`. Raises what went wrong, once what came before it
         has been handed out."""
         while (block := await self._queue.get()) is not None:
@@ -104,7 +103,8 @@ class Utterance:
         self._emit(await asyncio.to_thread(shaping.finish))
         if not shaping.audible:
             raise OutputError(
-                "The engine finished without audible audio for this text. Try another text, voice or seed."
+                "The engine finished without audible audio for this text. "
+                "Try another text, voice or seed."
             )
 
     def _fragments(self) -> list[Fragment]:
