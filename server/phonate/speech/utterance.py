@@ -40,7 +40,10 @@ class Utterance:
         self.n_frames = 0
         self.n_text_tokens = 0
         self.skipped_text = ""
+        self.queued_s = 0.0
+        """Seconds that were spent waiting for the engine's slot."""
         self.engine_first_chunk_s: float | None = None
+        """Seconds from the engine's start to its first chunk."""
         self.n_samples = 0
         """Samples handed out so far, at `request.sample_rate`."""
         self._admitted = time.monotonic()
@@ -87,6 +90,7 @@ class Utterance:
     async def _speak(self) -> None:
         fragments = self._fragments()
         await self._take_slot(self._admitted + self._service.limits.synthesis_timeout_s)
+        self.queued_s = time.monotonic() - self._admitted
         shaping = Shaping(
             self._service.sound,
             self._service.engine.info.sample_rate,
@@ -142,6 +146,8 @@ class Utterance:
                     f"The synthesis did not finish within {timeout:g} s (--synthesis-timeout). "
                     "Send less text at a time, or try again when the server is less busy."
                 ) from None
+            if self.engine_first_chunk_s is None:
+                self.engine_first_chunk_s = synthesis.first_chunk_s
             self._emit(block)
         self._account(synthesis)
 
@@ -171,8 +177,6 @@ class Utterance:
         self.n_frames += result.n_frames
         self.n_text_tokens += result.n_text_tokens
         self.skipped_text += result.skipped_text
-        if self.engine_first_chunk_s is None:
-            self.engine_first_chunk_s = synthesis.first_chunk_s
 
     def _emit(self, block: Block) -> None:
         if not block.size:
