@@ -184,11 +184,12 @@ def _floats(frame: Any, param: str) -> Floats:
         )
     x = frame.to_ndarray()
     planes = x if frame.format.is_planar else x.reshape(-1, channels).T
-    floats = planes.astype(np.float32)
+    floats = finite(planes)
     if x.dtype.kind == "u":
         floats -= 128.0
+    floats /= _SCALES[x.dtype.str[1:]]
     # Float formats may say anything; beyond full scale it is clipped, and counted as that.
-    return np.clip(finite(floats / np.float32(_SCALES[x.dtype.str[1:]])), -1.0, 1.0)
+    return np.clip(floats, -1.0, 1.0, out=floats)
 
 
 class _Mixer:
