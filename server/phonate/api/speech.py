@@ -21,5 +21,7 @@ async def create_speech(body: SpeechBody, http: Request, state: AppState) -> Res
     headers = {"X-Voice": request.voice}
     if request.language is not None:
         headers["X-Language"] = request.language
+    if unspoken := state.service.engine.unspoken(request.text, request.speaker):
+        headers["X-Unspoken-Text"] = unspoken
     utterance = state.service.speak(request)
     return AudioResponse(utterance, body.format, delivery, headers, state.encoders)

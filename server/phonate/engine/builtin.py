@@ -194,6 +194,9 @@ class BuiltinEngine:
             skipped_text=" ".join(lost),
         )
 
+    def unspoken(self, text: str, speaker: str | None) -> str:
+        return latin_part(plain_text(text)).skipped
+
     def extract_voice(self, audio: Samples, text: str | None) -> Reference:
         raise UnsupportedOperation(
             f"The built-in voice cannot clone a voice. {WAY_OUT}", param="voice"
