@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cases import CODEC_FRAMES, Case, random_codes, reference_audio
+from golden_cases import CODEC_FRAMES, Case, random_codes, reference_audio
 
 
 def _stub_torchaudio() -> None:

@@ -25,6 +25,8 @@ from phonate.engine.progress import Progress, silent
 from phonate.engine.qwen_tensors import Role, TensorSpec, codec_tensors, talker_tensors
 from phonate.errors import SetupError
 
+__all__ = ["ModelFiles", "convert_checkpoint"]
+
 PIECE_ELEMENTS = 1 << 21
 """Elements converted at a time: 8 MiB of float32."""
 

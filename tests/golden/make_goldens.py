@@ -1,4 +1,4 @@
-"""Write the golden files: `python tests/golden/make.py [--full] [OUT_DIR]`.
+"""Write the golden files: `python tests/golden/make_goldens.py [--full] [OUT_DIR]`.
 
 Runs in the environment of tests/parity (it needs the official package) with `server` on the path.
 Without --full, what is committed: big arrays thinned out to every nth column, under the name
@@ -12,7 +12,6 @@ import hashlib
 import json
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "parity"), str(HERE.parent.parent / "server")]
 
-from cases import CASES, MODELS, TOKENIZER_TEXTS, Case  # noqa: E402
+from golden_cases import CASES, MODELS, TOKENIZER_TEXTS, Case  # noqa: E402
 from official import Official  # noqa: E402
 
 from phonate.engine.factory import make_checkpoint  # noqa: E402
@@ -50,14 +49,11 @@ def main() -> None:
             checkpoint = Path(folder)
             make_checkpoint(recipe, checkpoint)
             official = Official(checkpoint)
-            index[name] = {"recipe": asdict(recipe), "sha256": hashes(checkpoint)}
+            index[name] = hashes(checkpoint)
             write_model(official, name, options.out, full=options.full)
             if name == "tiny-base":
                 write_tokenizer(official, options.out)
-    (options.out / "models.json").write_text(json.dumps(index, indent=1) + "\n")
-    (options.out / "cases.json").write_text(
-        json.dumps({case.name: asdict(case) for case in CASES}, indent=1) + "\n"
-    )
+    (options.out / "hashes.json").write_text(json.dumps(index, indent=1) + "\n")
 
 
 def hashes(checkpoint: Path) -> dict[str, str]:
