@@ -28,7 +28,13 @@ inline constexpr int kQ8Rows = 8;
 inline constexpr int kQ8Super = 128;
 inline constexpr int kQ8SuperBytes = 64 + 1024;
 
-enum class WeightType : uint8_t { f32, f16, bf16, q8 };
+// int8 weights that meet float inputs (exact for Q8_0 and Q4_0): panels of 16 outputs, k in blocks
+// of 32 with one scale each:
+//   [ceil(n/16)][ceil(k/32)] { uint16 half scale[16]; int8 q[32][16]; }  (544 bytes)
+inline constexpr int kW8Block = 32;
+inline constexpr int kW8BlockBytes = 2 * kPanel + kW8Block * kPanel;
+
+enum class WeightType : uint8_t { f32, f16, bf16, w8, q8 };
 
 enum class Act : uint8_t {
     none,
@@ -128,6 +134,7 @@ struct Kernels {
     void (*gemm_f32)(const GemmArgs&);
     void (*gemm_f16)(const GemmArgs&);
     void (*gemm_bf16)(const GemmArgs&);
+    void (*gemm_w8)(const GemmArgs&);
     void (*gemm_q8)(const GemmQ8Args&);
 
     // One row of k floats -> q [q8_row_bytes(k)], scales [q8_blocks(k)]; the tail is zero.

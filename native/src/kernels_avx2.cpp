@@ -1,4 +1,4 @@
-// AVX2 matrix products. Compiled with -mavx2 -mfma -mf16c: no shared inline functions.
+// AVX2 products of int8 with int8 weights, and the table of all AVX2 kernels. Compiled with -mavx2 -mfma -mf16c: no shared inline functions.
 
 #include "avx2_math.h"
 #include "kernels_avx2_rows.h"
@@ -6,105 +6,6 @@
 namespace qt {
 namespace avx2 {
 namespace {
-
-struct F16 {
-    uint16_t bits;
-};
-struct Bf16 {
-    uint16_t bits;
-};
-
-__m256 weights8(const float* w) { return _mm256_loadu_ps(w); }
-__m256 weights8(const F16* w) {
-    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(w)));
-}
-__m256 weights8(const Bf16* w) {
-    const __m128i half = _mm_loadu_si128(reinterpret_cast<const __m128i*>(w));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-}
-
-// What happens to 8 finished sums of row r, outputs o..o+count.
-void finish8(const GemmArgs& g, int r, int o, int count, __m256 v) {
-    if (g.bias) v = _mm256_add_ps(v, load_lanes(g.bias + o, count));
-    if (g.scale) v = _mm256_mul_ps(v, load_lanes(g.scale + o, count));
-    if (g.residual) v = _mm256_add_ps(v, load_lanes(g.residual + r * g.residual_row + o, count));
-    if (g.y) store_lanes(g.y + r * g.y_row + o, count, v);
-    if (!g.z) return;
-    const bool snake = g.act == Act::snake;
-    const __m256 a = snake ? load_lanes(g.act_a + o, count) : v;
-    const __m256 b = snake ? load_lanes(g.act_b + o, count) : v;
-    store_lanes(g.z + r * g.z_row + o, count, act8(g.act, v, a, b));
-}
-
-// R rows by P panels of sums in registers (R*P <= 6). Each sum runs over k upwards, whatever R and
-// P are. The unroll pragmas matter: without them GCC spills the sums and runs three times slower.
-template <typename W, int R, int P>
-void tile(const GemmArgs& g, int r0, int o0) {
-    const ptrdiff_t panel = static_cast<ptrdiff_t>(g.taps) * g.c_in * kPanel;
-    const W* w = static_cast<const W*>(g.w) + o0 / kPanel * panel;
-    const float* x = g.x + r0 * g.x_row;
-    __m256 sum[R][P][2];
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-        for (int p = 0; p < P; ++p) sum[r][p][0] = sum[r][p][1] = _mm256_setzero_ps();
-    for (int j = 0; j < g.taps; ++j) {
-        const float* xj = x + j * g.x_tap;
-        for (int c = 0; c < g.c_in; ++c, w += kPanel) {
-            __m256 w0[P];
-            __m256 w1[P];
-#pragma GCC unroll 4
-            for (int p = 0; p < P; ++p) {
-                w0[p] = weights8(w + p * panel);
-                w1[p] = weights8(w + p * panel + 8);
-            }
-#pragma GCC unroll 6
-            for (int r = 0; r < R; ++r) {
-                const __m256 xv = _mm256_broadcast_ss(xj + r * g.x_row + c);
-#pragma GCC unroll 4
-                for (int p = 0; p < P; ++p) {
-                    sum[r][p][0] = _mm256_fmadd_ps(xv, w0[p], sum[r][p][0]);
-                    sum[r][p][1] = _mm256_fmadd_ps(xv, w1[p], sum[r][p][1]);
-                }
-            }
-        }
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-        for (int p = 0; p < P; ++p) {
-            const int o = o0 + p * kPanel;
-            finish8(g, r0 + r, o, g.n - o, sum[r][p][0]);
-            if (g.n - o > 8) finish8(g, r0 + r, o + 8, g.n - o - 8, sum[r][p][1]);
-        }
-}
-
-template <typename W>
-void rest_of_rows(const GemmArgs& g, int r, int o) {
-    switch (g.rows - r) {
-        case 1: return tile<W, 1, 1>(g, r, o);
-        case 2: return tile<W, 2, 1>(g, r, o);
-        case 3: return tile<W, 3, 1>(g, r, o);
-        case 4: return tile<W, 4, 1>(g, r, o);
-        case 5: return tile<W, 5, 1>(g, r, o);
-        default: return;
-    }
-}
-
-template <typename W>
-void gemm(const GemmArgs& g) {
-    int o = 0;
-    // One or two rows are too few sums to hide the latency of an FMA: take several panels.
-    if (g.rows == 1)
-        for (; o + 3 * kPanel < g.n; o += 4 * kPanel) tile<W, 1, 4>(g, 0, o);
-    if (g.rows == 2)
-        for (; o + 2 * kPanel < g.n; o += 3 * kPanel) tile<W, 2, 3>(g, 0, o);
-    for (; o < g.n; o += kPanel) {
-        int r = 0;
-        for (; r + 6 <= g.rows; r += 6) tile<W, 6, 1>(g, r, o);
-        rest_of_rows<W>(g, r, o);
-    }
-}
 
 // R rows of x by one group of 8 outputs.
 template <int R>
@@ -176,9 +77,10 @@ void gemm_q8(const GemmQ8Args& g) {
 
 constexpr Kernels kAvx2 = {
     .name = "avx2",
-    .gemm_f32 = gemm<float>,
-    .gemm_f16 = gemm<F16>,
-    .gemm_bf16 = gemm<Bf16>,
+    .gemm_f32 = gemm_f32,
+    .gemm_f16 = gemm_f16,
+    .gemm_bf16 = gemm_bf16,
+    .gemm_w8 = gemm_w8,
     .gemm_q8 = gemm_q8,
     .quantize_q8 = quantize_q8,
     .attention_f32 = attention_f32,

@@ -1,9 +1,14 @@
-// The AVX2 kernels that are no matrix products (kernels_avx2_rows.cpp), for the table.
+// The AVX2 kernels of kernels_avx2_gemm.cpp and kernels_avx2_rows.cpp, for the table.
 #pragma once
 
 #include "kernels.h"
 
 namespace qt::avx2 {
+
+void gemm_f32(const GemmArgs& g);
+void gemm_f16(const GemmArgs& g);
+void gemm_bf16(const GemmArgs& g);
+void gemm_w8(const GemmArgs& g);
 
 void quantize_q8(const float* x, int k, int8_t* q, float* scales);
 void attention_f32(const AttnArgs& a);

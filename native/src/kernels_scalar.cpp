@@ -37,37 +37,62 @@ void activate(Act act, const float* x, const float* a, const float* b, int n, fl
     for (int i = 0; i < n; ++i) y[i] = act_value(act, x[i], snake ? a[i] : 0, snake ? b[i] : 0);
 }
 
-float weight_value(float w) { return w; }
 struct F16 {
     uint16_t bits;
 };
 struct Bf16 {
     uint16_t bits;
 };
-float weight_value(F16 w) { return half_to_float(w.bits); }
-float weight_value(Bf16 w) { return bf16_to_float(w.bits); }
+
+// Each type: the bytes of a panel of k x 16 weights, and the weight of (k, output) in it.
+struct F32Panel {
+    static ptrdiff_t bytes(int k) { return ptrdiff_t{k} * kPanel * 4; }
+    static float at(const uint8_t* panel, int k, int o) {
+        return reinterpret_cast<const float*>(panel)[k * kPanel + o];
+    }
+};
+struct F16Panel {
+    static ptrdiff_t bytes(int k) { return ptrdiff_t{k} * kPanel * 2; }
+    static float at(const uint8_t* panel, int k, int o) {
+        return half_to_float(reinterpret_cast<const uint16_t*>(panel)[k * kPanel + o]);
+    }
+};
+struct Bf16Panel {
+    static ptrdiff_t bytes(int k) { return ptrdiff_t{k} * kPanel * 2; }
+    static float at(const uint8_t* panel, int k, int o) {
+        return bf16_to_float(reinterpret_cast<const uint16_t*>(panel)[k * kPanel + o]);
+    }
+};
+struct W8Panel {
+    static ptrdiff_t bytes(int k) { return ptrdiff_t{(k + kW8Block - 1) / kW8Block} * kW8BlockBytes; }
+    static float at(const uint8_t* panel, int k, int o) {
+        const uint8_t* block = panel + ptrdiff_t{k / kW8Block} * kW8BlockBytes;
+        uint16_t half;
+        __builtin_memcpy(&half, block + o * 2, 2);
+        const auto* q = reinterpret_cast<const int8_t*>(block + kPanel * 2);
+        return static_cast<float>(q[k % kW8Block * kPanel + o]) * half_to_float(half);
+    }
+};
 
 // acc[16] of one row and one panel: the order of summation is k upwards.
 template <typename W>
-void panel_sums(const GemmArgs& g, const float* x, const W* w, float* acc) {
+void panel_sums(const GemmArgs& g, const float* x, const uint8_t* panel, float* acc) {
     for (int o = 0; o < kPanel; ++o) acc[o] = 0;
     for (int j = 0; j < g.taps; ++j) {
         const float* xj = x + j * g.x_tap;
-        const W* wj = w + static_cast<ptrdiff_t>(j) * g.c_in * kPanel;
         for (int c = 0; c < g.c_in; ++c)
-            for (int o = 0; o < kPanel; ++o) acc[o] += xj[c] * weight_value(wj[c * kPanel + o]);
+            for (int o = 0; o < kPanel; ++o) acc[o] += xj[c] * W::at(panel, j * g.c_in + c, o);
     }
 }
 
 template <typename W>
 void gemm(const GemmArgs& g) {
-    const ptrdiff_t panel_size = static_cast<ptrdiff_t>(g.taps) * g.c_in * kPanel;
     for (int o0 = 0; o0 < g.n; o0 += kPanel) {
-        const W* w = static_cast<const W*>(g.w) + o0 / kPanel * panel_size;
+        const uint8_t* w = static_cast<const uint8_t*>(g.w) + o0 / kPanel * W::bytes(g.taps * g.c_in);
         const int width = g.n - o0 < kPanel ? g.n - o0 : kPanel;
         for (int r = 0; r < g.rows; ++r) {
             float v[kPanel];
-            panel_sums(g, g.x + r * g.x_row, w, v);
+            panel_sums<W>(g, g.x + r * g.x_row, w, v);
             for (int o = 0; o < width; ++o) {
                 if (g.bias) v[o] += g.bias[o0 + o];
                 if (g.scale) v[o] *= g.scale[o0 + o];
@@ -217,9 +242,10 @@ void float_to_half_row(const float* x, int n, uint16_t* y) {
 
 constexpr Kernels kScalar = {
     .name = "scalar",
-    .gemm_f32 = gemm<float>,
-    .gemm_f16 = gemm<F16>,
-    .gemm_bf16 = gemm<Bf16>,
+    .gemm_f32 = gemm<F32Panel>,
+    .gemm_f16 = gemm<F16Panel>,
+    .gemm_bf16 = gemm<Bf16Panel>,
+    .gemm_w8 = gemm<W8Panel>,
     .gemm_q8 = gemm_q8,
     .quantize_q8 = quantize_q8,
     .attention_f32 = attention<float>,

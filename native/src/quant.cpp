@@ -118,6 +118,8 @@ void for_each_output(Pool& pool, const Packed& p, const F& one) {
 
 size_t Packed::unit_bytes() const {
     if (type == WeightType::q8) return static_cast<size_t>(q8_supers(k)) * kQ8SuperBytes;
+    if (type == WeightType::w8)
+        return static_cast<size_t>((k + kW8Block - 1) / kW8Block) * kW8BlockBytes;
     return static_cast<size_t>(k) * kPanel * (type == WeightType::f32 ? 4 : 2);
 }
 
@@ -204,6 +206,7 @@ Packed pack_conv_transposed(Pool& pool, const Tensor& tensor, int stride) {
 void (*gemm_of(const Kernels& kernels, WeightType type))(const GemmArgs&) {
     if (type == WeightType::f16) return kernels.gemm_f16;
     if (type == WeightType::bf16) return kernels.gemm_bf16;
+    if (type == WeightType::w8) return kernels.gemm_w8;
     return kernels.gemm_f32;
 }
 

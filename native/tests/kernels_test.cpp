@@ -286,6 +286,20 @@ std::vector<uint16_t> halves(const std::vector<float>& w, bool bf16) {
     return out;
 }
 
+// Random int8 weights with scales of about 1/400, laid out for gemm_w8.
+std::vector<uint8_t> w8_weights(int n, int k) {
+    const int blocks = (n + kPanel - 1) / kPanel * ((k + kW8Block - 1) / kW8Block);
+    std::vector<uint8_t> w(static_cast<size_t>(blocks) * kW8BlockBytes);
+    std::uniform_int_distribution<int> byte(-127, 127);
+    for (uint8_t& v : w) v = static_cast<uint8_t>(byte(rng));
+    for (int b = 0; b < blocks; ++b)
+        for (int o = 0; o < kPanel; ++o) {
+            const uint16_t scale = float_to_half(static_cast<float>(byte(rng) + 300) / 1e5F);
+            __builtin_memcpy(w.data() + static_cast<ptrdiff_t>(b) * kW8BlockBytes + o * 2, &scale, 2);
+        }
+    return w;
+}
+
 void check_gemm(const Kernels& fast, const Problem& p, int variant) {
     const int k = p.c_in * p.taps;
     const int panels = (p.n + kPanel - 1) / kPanel;
@@ -296,6 +310,7 @@ void check_gemm(const Kernels& fast, const Problem& p, int variant) {
     const Row bias(p.n, 1), scale(p.n, 2), a(p.n, 3), b(p.n, 4), residual(p.n * p.rows, 5);
     const auto h16 = halves(w, false);
     const auto b16 = halves(w, true);
+    const auto w8 = w8_weights(p.n, k);
     GemmArgs g;
     g.x = x.get();
     g.x_row = p.c_in;
@@ -318,7 +333,8 @@ void check_gemm(const Kernels& fast, const Problem& p, int variant) {
         const void* w;
     } types[] = {{fast.gemm_f32, scalar_kernels().gemm_f32, w.data()},
                  {fast.gemm_f16, scalar_kernels().gemm_f16, h16.data()},
-                 {fast.gemm_bf16, scalar_kernels().gemm_bf16, b16.data()}};
+                 {fast.gemm_bf16, scalar_kernels().gemm_bf16, b16.data()},
+                 {fast.gemm_w8, scalar_kernels().gemm_w8, w8.data()}};
     for (const auto& type : types) {
         Out y(p.rows * p.n), z(p.rows * p.n), y_want(p.rows * p.n), z_want(p.rows * p.n);
         g.w = type.w;
@@ -341,6 +357,51 @@ TEST(gemm_over_lengths) {
         for (int n = 1; n <= 130; ++n) check_gemm(*fast, {1 + n % 2, n, 16, 1, 1}, n);
         for (int rows = 1; rows <= 20; ++rows) check_gemm(*fast, {rows, 40, 24, 1, 1}, rows);
     }
+}
+
+TEST(gemm_of_many_rows) {
+    for (const Kernels* fast : fast_tables())
+        for (const int rows : {31, 191, 192, 193, 199, 385}) check_gemm(*fast, {rows, 17, 300, 1, 1}, rows);
+}
+
+// A row's outputs do not depend on how many rows or outputs are computed with it, to the last bit.
+TEST(gemm_rows_are_independent) {
+    constexpr int kRows = 205, kOut = 70, kIn = 90, kTaps = 4;  // k = 360 spans chunks
+    const Row x((kRows + kTaps - 1) * kIn, 3);
+    const auto w8 = w8_weights(kOut, kIn * kTaps);
+    const Row w((kOut + kPanel) * kIn * kTaps, 0);
+    std::vector<const Kernels*> tables = fast_tables();
+    tables.push_back(&scalar_kernels());
+    for (const Kernels* table : tables)
+        for (const bool narrow : {false, true}) {
+            GemmArgs g;
+            g.x_row = g.x_tap = kIn;
+            g.taps = kTaps;
+            g.c_in = kIn;
+            g.y_row = kOut;
+            const auto gemm = narrow ? table->gemm_w8 : table->gemm_f32;
+            const ptrdiff_t panel = narrow ? (kIn * kTaps + kW8Block - 1) / kW8Block * kW8BlockBytes
+                                           : kIn * kTaps * kPanel * 4;
+            const auto* weights = narrow ? w8.data() : reinterpret_cast<const uint8_t*>(w.get());
+            Out all(kRows * kOut);
+            Out parts(kRows * kOut);
+            g.x = x.get();
+            g.w = weights;
+            g.y = all.get();
+            g.rows = kRows;
+            g.n = kOut;
+            gemm(g);
+            for (int r = 0, count = 1; r < kRows; r += g.rows, count = count % 13 + 1)
+                for (int o = 0; o < kOut; o += kPanel) {
+                    g.rows = std::min(count, kRows - r);
+                    g.x = x.get() + r * kIn;
+                    g.w = weights + o / kPanel * panel;
+                    g.y = parts.get() + r * kOut + o;
+                    g.n = std::min(kPanel, kOut - o);
+                    gemm(g);
+                }
+            for (int i = 0; i < kRows * kOut; ++i) CHECK(all[i] == parts[i]);
+        }
 }
 
 TEST(gemm_as_convolution) {
