@@ -29,8 +29,7 @@ CodecConv::CodecConv(const Gguf& file, Pool& pool, int latent) : latent_(latent)
 
     const std::string dec = "tok_dec.dec.";
     first_past_ = remember(kEdgeTaps - 1, latent, samples_per_frame_);
-    first_ =
-        load_conv(pool, file, dec + "0.conv", channels, latent, kEdgeTaps, true, Reuse::seldom);
+    first_ = load_conv(pool, file, dec + "0.conv", channels, latent, kEdgeTaps, true);
     add_snake(file, dec + "1.snake", channels, first_);
     row_floats_ = std::max(row_floats_, static_cast<size_t>(samples_per_frame_) * channels);
     for (size_t i = 0; i < rates.size(); ++i) {
@@ -44,7 +43,7 @@ CodecConv::CodecConv(const Gguf& file, Pool& pool, int latent) : latent_(latent)
     }
     last_past_ = remember(kEdgeTaps - 1, channels, samples_per_frame_);
     last_ = load_conv(pool, file, strf("%s%zu.conv", dec.c_str(), rates.size() + 2), 1, channels,
-                      kEdgeTaps, true, Reuse::often);
+                      kEdgeTaps, true);
     receptive_frames_ = static_cast<int>(std::ceil(receptive_));
 }
 
@@ -59,8 +58,7 @@ void CodecConv::load_upsamplers(const Gguf& file, Pool& pool) {
         const std::string name = strf("tok_dec.upsample.%zu.", i);
         Upsampler u;
         u.ratio = ratios[i];
-        u.up =
-            load_conv_transposed(pool, file, name + "conv", c, c, u.ratio, u.ratio, Reuse::seldom);
+        u.up = load_conv_transposed(pool, file, name + "conv", c, c, u.ratio, u.ratio);
         samples_per_frame_ *= u.ratio;
         u.past = remember(kDepthwiseTaps - 1, c, samples_per_frame_);
         const std::vector<float> w =
@@ -91,10 +89,7 @@ void CodecConv::load_stage(const Gguf& file, Pool& pool, int index, int rate, in
     Stage stage;
     stage.rate = rate;
     stage.past = remember(1, channels, samples_per_frame_);
-    // Few rows meet many weights in the first stages, the other way round in the later ones.
-    const Reuse reuse = samples_per_frame_ >= 16 ? Reuse::often : Reuse::seldom;
-    stage.up =
-        load_conv_transposed(pool, file, name + "conv_t", out, channels, 2 * rate, rate, reuse);
+    stage.up = load_conv_transposed(pool, file, name + "conv_t", out, channels, 2 * rate, rate);
     samples_per_frame_ *= rate;
     row_floats_ = std::max(row_floats_, static_cast<size_t>(samples_per_frame_) * out);
     hidden_floats_ = std::max(hidden_floats_, static_cast<size_t>(samples_per_frame_) * out);
@@ -102,10 +97,10 @@ void CodecConv::load_stage(const Gguf& file, Pool& pool, int index, int rate, in
         const std::string r = strf("%sres.%d.", name.c_str(), i);
         ResidualUnit unit;
         unit.past = remember((kUnitTaps - 1) * kDilations[i], out, samples_per_frame_);
-        unit.conv1 = load_conv(pool, file, r + "conv1", out, out, kUnitTaps, true, Reuse::often);
+        unit.conv1 = load_conv(pool, file, r + "conv1", out, out, kUnitTaps, true);
         unit.conv1.dilation = kDilations[i];
         add_snake(file, r + "act2", out, unit.conv1);
-        unit.conv2 = load_conv(pool, file, r + "conv2", out, out, 1, true, Reuse::often);
+        unit.conv2 = load_conv(pool, file, r + "conv2", out, out, 1, true);
         // What feeds this unit applies its first snake.
         add_snake(file, r + "act1", out, i == 0 ? stage.up : stage.units.back().conv2);
         stage.units.push_back(std::move(unit));

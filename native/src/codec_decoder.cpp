@@ -34,11 +34,10 @@ CodecDecoder::CodecDecoder(const Gguf& file, Pool& pool) {
     const std::string name = "tok_dec.";
     const int wide =
         static_cast<int>(file.tensor(name + "vq_first.output_proj.weight", {-1, -1, 1}).shape[0]);
-    first_proj_ = load_conv(pool, file, name + "vq_first.output_proj", wide, codebook_dim_, 1,
-                            false, Reuse::seldom);
-    rest_proj_ = load_conv(pool, file, name + "vq_rest.output_proj", wide, codebook_dim_, 1, false,
-                           Reuse::seldom);
-    pre_conv_ = load_conv(pool, file, name + "pre_conv", latent_, wide, 3, true, Reuse::seldom);
+    first_proj_ =
+        load_conv(pool, file, name + "vq_first.output_proj", wide, codebook_dim_, 1, false);
+    rest_proj_ = load_conv(pool, file, name + "vq_rest.output_proj", wide, codebook_dim_, 1, false);
+    pre_conv_ = load_conv(pool, file, name + "pre_conv", latent_, wide, 3, true);
     transformer_ = std::make_unique<WindowTransformer>(file, pool, latent_);
     conv_ = std::make_unique<CodecConv>(file, pool, latent_);
     samples_per_frame_ = conv_->samples_per_frame();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 namespace qt {
 namespace {
@@ -18,21 +19,56 @@ int divide_up(int64_t a, int64_t b) {
     return static_cast<int>((a + b - 1) / b);
 }
 
-// Copies rows of w [out, in, taps] as k = tap*in + c.
-Packed pack_taps(Pool& pool, const Tensor& tensor, Reuse reuse) {
-    const bool keep = tensor.type == TensorType::f32 || tensor.type == TensorType::f16 ||
-                      tensor.type == TensorType::bf16;
-    if (keep && (reuse == Reuse::seldom || tensor.type == TensorType::f32))
-        return pack_conv(pool, tensor);
-    const int out = static_cast<int>(tensor.shape[0]);
-    const int in = static_cast<int>(tensor.shape[1]);
-    const int taps = static_cast<int>(tensor.shape[2]);
-    const std::vector<float> w = to_floats(tensor);
-    return pack_filled(pool, WeightType::f32, out, in * taps, [&](int o, float* row) {
-        for (int j = 0; j < taps; ++j)
-            for (int c = 0; c < in; ++c)
-                row[j * in + c] = w[(static_cast<size_t>(o) * in + c) * taps + j];
+bool is_block_q8(TensorType type) {
+    return type == TensorType::q8_0 || type == TensorType::q4_0;
+}
+
+// The packed type that holds a tensor's values exactly in the fewest bytes.
+WeightType exact_type(const Tensor& tensor) {
+    if (tensor.type == TensorType::f16) return WeightType::f16;
+    if (tensor.type == TensorType::bf16) return WeightType::bf16;
+    return is_block_q8(tensor.type) ? WeightType::w8 : WeightType::f32;
+}
+
+// Block b (32 weights) of row `row` of a Q8_0 or Q4_0 tensor.
+void read_block(const Tensor& tensor, int64_t row, int b, uint16_t* scale, int8_t* q) {
+    const uint8_t* at = tensor.data + static_cast<size_t>(row) * tensor.row_bytes() +
+                        static_cast<size_t>(b) * static_cast<size_t>(block_bytes(tensor.type));
+    std::memcpy(scale, at, sizeof *scale);
+    at += sizeof *scale;
+    if (tensor.type == TensorType::q8_0) {
+        std::memcpy(q, at, kW8Block);
+        return;
+    }
+    for (int i = 0; i < kW8Block / 2; ++i) {
+        q[i] = static_cast<int8_t>((at[i] & 15) - 8);
+        q[i + kW8Block / 2] = static_cast<int8_t>((at[i] >> 4) - 8);
+    }
+}
+
+Packed pack_w8(Pool& pool, const std::vector<RowRef>& rows, int k) {
+    Packed p;
+    p.type = WeightType::w8;
+    p.n = static_cast<int>(rows.size());
+    p.k = k;
+    const int units = divide_up(p.n, kPanel);
+    p.data = Block(static_cast<size_t>(units) * p.unit_bytes());
+    pool.parallel_for(units, [&](int u, int) {
+        uint8_t* panel = p.data.as<uint8_t>() + static_cast<size_t>(u) * p.unit_bytes();
+        for (int o = 0; o < kPanel && u * kPanel + o < p.n; ++o) {
+            const RowRef& ref = rows[static_cast<size_t>(u * kPanel + o)];
+            for (int b = 0; b < k / kW8Block; ++b) {
+                uint8_t* block = panel + static_cast<ptrdiff_t>(b) * kW8BlockBytes;
+                uint16_t scale = 0;
+                int8_t q[kW8Block];
+                read_block(*ref.tensor, ref.row, b, &scale, q);
+                std::memcpy(block + o * 2, &scale, sizeof scale);
+                for (int i = 0; i < kW8Block; ++i)
+                    block[2 * kPanel + i * kPanel + o] = static_cast<uint8_t>(q[i]);
+            }
+        }
     });
+    return p;
 }
 
 }  // namespace
@@ -95,19 +131,19 @@ Layer load_linears(Pool& pool, const Gguf& file, const std::vector<std::string>&
         const Tensor& t = file.tensor(names[i] + ".weight", {n[i], k});
         for (int r = 0; r < n[i]; ++r) rows.push_back({&t, r});
     }
-    const TensorType type = rows.front().tensor->type;
-    const bool same = std::all_of(rows.begin(), rows.end(),
-                                  [&](const RowRef& r) { return r.tensor->type == type; });
-    const WeightType packed = !same                      ? WeightType::f32
-                              : type == TensorType::f16  ? WeightType::f16
-                              : type == TensorType::bf16 ? WeightType::bf16
-                                                         : WeightType::f32;
+    WeightType type = exact_type(*rows.front().tensor);
+    for (const RowRef& r : rows)
+        if (exact_type(*r.tensor) != type) type = WeightType::f32;
     Layer layer;
     layer.c_in = k;
-    layer.w = pack_filled(pool, packed, static_cast<int>(rows.size()), k, [&](int o, float* row) {
-        const Tensor& t = *rows[static_cast<size_t>(o)].tensor;
-        const auto r = static_cast<size_t>(rows[static_cast<size_t>(o)].row);
-        dequantize(t.type, t.data + r * t.row_bytes(), k, row);
+    if (type == WeightType::w8) {
+        layer.w = pack_w8(pool, rows, k);
+        return layer;
+    }
+    layer.w = pack_filled(pool, type, static_cast<int>(rows.size()), k, [&](int o, float* row) {
+        const RowRef& ref = rows[static_cast<size_t>(o)];
+        const Tensor& t = *ref.tensor;
+        dequantize(t.type, t.data + static_cast<size_t>(ref.row) * t.row_bytes(), k, row);
     });
     return layer;
 }
@@ -119,31 +155,22 @@ Layer load_linear(Pool& pool, const Gguf& file, const std::string& name, int n, 
 }
 
 Layer load_conv(Pool& pool, const Gguf& file, const std::string& name, int c_out, int c_in,
-                int taps, bool bias, Reuse reuse) {
+                int taps, bool bias) {
     Layer layer;
     layer.taps = taps;
     layer.c_in = c_in;
-    layer.w = pack_taps(pool, file.tensor(name + ".weight", {c_out, c_in, taps}), reuse);
+    layer.w = pack_conv(pool, file.tensor(name + ".weight", {c_out, c_in, taps}));
     if (bias) layer.bias = load_vector(file, name + ".bias", c_out);
     return layer;
 }
 
 Layer load_conv_transposed(Pool& pool, const Gguf& file, const std::string& name, int c_out,
-                           int c_in, int taps, int stride, Reuse reuse) {
+                           int c_in, int taps, int stride) {
     Layer layer;
     layer.taps = taps / stride;
     layer.c_in = c_in;
-    const Tensor& tensor = file.tensor(name + ".weight", {c_in, c_out, taps});
-    layer.w = pack_conv_transposed(pool, tensor, stride);
-    if (reuse == Reuse::often && layer.w.type != WeightType::f32) {
-        // Widen by way of an f32 copy of the tensor.
-        std::vector<float> floats = to_floats(tensor);
-        Tensor wide = tensor;
-        wide.type = TensorType::f32;
-        wide.data = reinterpret_cast<const uint8_t*>(floats.data());
-        wide.bytes = floats.size() * sizeof(float);
-        layer.w = pack_conv_transposed(pool, wide, stride);
-    }
+    layer.w =
+        pack_conv_transposed(pool, file.tensor(name + ".weight", {c_in, c_out, taps}), stride);
     const std::vector<float> bias = load_vector(file, name + ".bias", c_out);
     for (int j = 0; j < stride; ++j) layer.bias.insert(layer.bias.end(), bias.begin(), bias.end());
     return layer;
