@@ -11,13 +11,10 @@ import testhooks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from testhooks import pointer
 
 F32 = np.float32
 C = ctypes
-
-
-def pointer(a: np.ndarray) -> C.c_void_p:
-    return C.c_void_p(a.ctypes.data)
 
 
 def uniform(seed: int, frame: int, codebook: int) -> float:

@@ -10,6 +10,7 @@ import os
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,3 +38,10 @@ def load() -> ctypes.CDLL:
 
 def error() -> str:
     return str(load().hook_error().decode())
+
+
+def pointer(array: np.ndarray) -> ctypes.c_void_p:
+    """The address of a contiguous array that outlives the call."""
+    if not array.flags.c_contiguous:
+        raise ValueError("the array is not contiguous")
+    return ctypes.c_void_p(array.ctypes.data)
