@@ -171,6 +171,21 @@ Layout layout_of(const TalkerInfo& info, int asked) {
     return info.kind == ModelKind::base ? Layout::streaming : Layout::non_streaming;
 }
 
+// A position of the context holds a prompt row or a frame.
+void check_fits(const Request& r, int rows, int max_new_tokens, int kv_size) {
+    const int tokens = r.result.n_text_tokens;
+    const int needed = rows + r.plan.trailing();  // one frame beside each text row that trails
+    if (needed >= kv_size)
+        fail_params(strf("text: its %d tokens need %d rows and do not fit talker_kv_size %d; split the "
+                         "text or load with a larger talker_kv_size",
+                         tokens, needed, kv_size));
+    if (rows + int64_t{max_new_tokens} > kv_size)
+        fail_params(strf("max_new_tokens: %d frames and the %d rows of the prompt (text: %d tokens) do not "
+                         "fit talker_kv_size %d; ask for at most %d frames, a shorter text, or a larger "
+                         "talker_kv_size",
+                         max_new_tokens, rows, tokens, kv_size, kv_size - rows));
+}
+
 }  // namespace
 
 size_t init_params_bytes(int abi_version) {
@@ -322,12 +337,7 @@ Request make_request(const Engine& engine, const qt_tts_params& p, const VoiceIn
     const int rows = r.plan.rows();
     r.result.n_text_tokens = static_cast<int>(r.plan.text.size());
     r.result.n_prompt_rows = rows;
-    if (rows + int64_t{p.max_new_tokens} > engine.options.kv_size)
-        fail_params(strf("max_new_tokens: %d frames and the %d rows of the prompt (text: %d tokens) do not "
-                         "fit talker_kv_size %d; ask for at most %d frames, a shorter text, or a larger "
-                         "talker_kv_size",
-                         p.max_new_tokens, rows, r.result.n_text_tokens, engine.options.kv_size,
-                         std::max(0, engine.options.kv_size - rows)));
+    check_fits(r, rows, p.max_new_tokens, engine.options.kv_size);
     r.voice = voice.embedding;
     r.max_frames = p.max_new_tokens;
     r.rules = rules_of(p.do_sample, p.temperature, p.top_k, p.top_p);

@@ -59,6 +59,13 @@ int PromptPlan::rows() const {
     return static_cast<int>(before + last);
 }
 
+int PromptPlan::trailing() const {
+    if (layout == Layout::non_streaming) return 0;
+    if (!in_context()) return static_cast<int>(text.size());
+    const int left = static_cast<int>(ref_text.size() + text.size()) - ref_frames;
+    return std::max(0, left);
+}
+
 PromptPlan plan_prompt(const TalkerInfo& info, const Tokenizer& tokenizer, const PromptInput& input) {
     PromptPlan plan;
     plan.layout = input.layout;

@@ -32,7 +32,8 @@ struct PromptPlan {
     int ref_frames = 0;
     Layout layout = Layout::streaming;
 
-    int rows() const;  // of the prefill
+    int rows() const;      // of the prefill
+    int trailing() const;  // text rows that go along with the frames, tts_eos included
     bool in_context() const { return ref_frames > 0; }
 };
 

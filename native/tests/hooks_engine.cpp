@@ -20,7 +20,8 @@ qt::Request request_of(const Loaded& l, const qt_tts_params* params) {
 
 template <typename T>
 void copy_out(const std::vector<T>& from, T* to, int32_t capacity) {
-    if (to) std::copy_n(from.begin(), std::min<size_t>(from.size(), static_cast<size_t>(capacity)), to);
+    if (to)
+        std::copy_n(from.begin(), std::min<size_t>(from.size(), static_cast<size_t>(capacity)), to);
 }
 
 }  // namespace
@@ -31,7 +32,9 @@ HOOK void* hook_engine_new(const qt_init_params* params) {
     });
 }
 
-HOOK void hook_engine_free(void* loaded) { delete static_cast<Loaded*>(loaded); }
+HOOK void hook_engine_free(void* loaded) {
+    delete static_cast<Loaded*>(loaded);
+}
 
 // out: hidden size, logits per row
 HOOK void hook_engine_shape(const void* loaded, int32_t* out) {

@@ -88,12 +88,12 @@ def tts_params(**fields: Any) -> Params:
     return Params(struct).set(**fields)
 
 
-def init_params(talker: Path | str, codec: Path | str, **fields: Any) -> Params:
+def init_params(talker: Path | str, codec: Path | str) -> Params:
     struct = ffi().new("qt_init_params *")
     load().qt_init_default_params(struct)
     struct.talker_kv_size = 512
     struct.n_threads = 2
-    return Params(struct).set(talker_path=str(talker), codec_path=str(codec), **fields)
+    return Params(struct).set(talker_path=str(talker), codec_path=str(codec))
 
 
 @dataclass
@@ -116,7 +116,7 @@ class Context:
     """A loaded model; raises with the library's message when it cannot be loaded."""
 
     def __init__(self, talker: Path | str, codec: Path | str, **init: Any) -> None:
-        params = init_params(talker, codec, **init)
+        params = init_params(talker, codec).set(**init)
         self.handle = load().qt_init(params.struct)
         if self.handle == ffi().NULL:
             raise RuntimeError(last_error())

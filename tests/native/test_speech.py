@@ -302,9 +302,7 @@ def test_onset_bans_keep_values_from_the_first_frames(context, voice):
         **request,
     )
     assert not same(plain.samples, banned.samples)
-    unbanned = context().buffered(
-        onset_silence_ids=ids, onset_silence_id_count=len(ids), **request
-    )
+    unbanned = context().buffered(onset_silence_ids=ids, onset_silence_id_count=len(ids), **request)
     assert same(plain.samples, unbanned.samples)
 
 
