@@ -81,8 +81,10 @@ void run_part(const Kernels& kernels, const Layer& layer, const LayerIo& io, int
     g.x_row = static_cast<ptrdiff_t>(layer.stride) * layer.c_in;
     g.x_tap = static_cast<ptrdiff_t>(layer.dilation) * layer.c_in;
     g.x = io.x + r0 * g.x_row;
-    g.taps = layer.taps;
-    g.c_in = layer.c_in;
+    // Taps that lie side by side are one long row: the same sums in the same order.
+    const bool side_by_side = layer.dilation == 1;
+    g.taps = side_by_side ? 1 : layer.taps;
+    g.c_in = side_by_side ? layer.taps * layer.c_in : layer.c_in;
     g.w = layer.w.at(o0);
     g.rows = r1 - r0;
     g.n = o1 - o0;
