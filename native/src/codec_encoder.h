@@ -49,7 +49,10 @@ class CodecEncoder {
     Rows convolve(Pool& pool, const float* audio, int n_samples) const;
     void convolve_piece(Pool& pool, Past& past, const float* audio, int n_samples, Rows& out) const;
     Rows downsample(Pool& pool, const Rows& x) const;
-    void quantize(const Quantizer& quantizer, const float* x, int32_t* codes) const;
+    // x [n, hidden] -> codes[t * groups_ + first + book]
+    void quantize(Pool& pool, const Quantizer& quantizer, const Rows& x, int n, int first,
+                  int32_t* codes) const;
+    int nearest(const float* book, const float* x, const float* scores, float margin) const;
 
     int hidden_ = 0, groups_ = 0, codebook_size_ = 0, codebook_dim_ = 0;
     int samples_per_frame_ = 0, samples_per_row_ = 1;  // a row: one step of the transformer
