@@ -55,4 +55,24 @@ Engine::Engine(const EngineOptions& o)
                              QT_SAMPLE_RATE));
 }
 
+VoiceInput Engine::encode_voice(const float* audio, int n_samples, bool with_codes) {
+    if (!speaker_encoder) {
+        speaker_encoder = std::make_unique<SpeakerEncoder>(talker_file, pool);
+        if (speaker_encoder->dim() != talker.hidden())
+            talker_file.fail(strf("the speaker encoder makes vectors of %d values, the talker takes %d",
+                                  speaker_encoder->dim(), talker.hidden()));
+    }
+    VoiceInput voice;
+    voice.embedding = (*speaker_encoder)(pool, audio, n_samples);
+    if (!with_codes) return voice;
+    if (!codec_encoder) {
+        codec_encoder = std::make_unique<CodecEncoder>(codec_file, pool);
+        if (codec_encoder->groups() != kCodebooks)
+            codec_file.fail(strf("the codec's encoder has %d codebooks, not 16", codec_encoder->groups()));
+    }
+    voice.codes = (*codec_encoder)(pool, audio, n_samples);
+    voice.frames = codec_encoder->frames(n_samples);
+    return voice;
+}
+
 }  // namespace qt

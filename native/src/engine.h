@@ -3,13 +3,16 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "code_embedding.h"
 #include "code_predictor.h"
 #include "codec_decoder.h"
+#include "codec_encoder.h"
 #include "gguf.h"
 #include "prompt.h"
 #include "qt.h"
+#include "speaker_encoder.h"
 #include "talker.h"
 #include "talker_info.h"
 #include "threads.h"
@@ -26,8 +29,19 @@ struct EngineOptions {
     int stream_frames_max = 4;
 };
 
+// A voice as the prompt takes it.
+struct VoiceInput {
+    std::vector<float> embedding;  // the x-vector, [hidden] or empty
+    std::vector<int32_t> codes;    // [frames, 16]
+    int frames = 0;
+};
+
 struct Engine {
     explicit Engine(const EngineOptions& options);
+
+    // Reference audio -> x-vector, and codes where they are wanted. Base models only. The encoders
+    // are loaded the first time: many servers never clone.
+    VoiceInput encode_voice(const float* audio, int n_samples, bool with_codes);
 
     EngineOptions options;
     Gguf talker_file;
@@ -41,6 +55,8 @@ struct Engine {
     PromptBuilder prompts;
     CodecDecoder decoder;
     CodecDecoder::Workspace decoder_work;
+    std::unique_ptr<SpeakerEncoder> speaker_encoder;  // null until needed
+    std::unique_ptr<CodecEncoder> codec_encoder;      // null until needed
 };
 
 }  // namespace qt

@@ -30,12 +30,7 @@ EngineOptions check_init(const qt_init_params& params);
 void check_tts(const TalkerInfo& info, int hidden, const EngineOptions& options,
                const qt_tts_params& params);
 
-// A voice as the engine uses it: from latents, or from reference audio.
-struct VoiceInput {
-    std::vector<float> embedding;  // [hidden] or empty
-    std::vector<int32_t> codes;    // [frames, 16]
-    int frames = 0;
-};
+// The latents that the caller brought; empty without them.
 VoiceInput voice_of(const qt_tts_params& params);
 
 // The request of checked parameters; throws when the text does not fit the context.

@@ -307,7 +307,7 @@ def test_onset_bans_keep_values_from_the_first_frames(context, voice):
 
 
 def test_many_requests_leave_memory_flat(context, voice):
-    ctx = context()
+    ctx = context(n_threads=1)
 
     def resident() -> int:
         with open("/proc/self/statm") as file:
