@@ -14,6 +14,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from phonate import __version__
 from phonate.api import batch, envelope, health, models, speech, voices
+from phonate.api.fetch import ReferenceFetcher
 from phonate.api.guard import Guard, Policy, is_loopback
 from phonate.api.keys import Keys
 from phonate.api.models import ModelCatalog
@@ -36,7 +37,10 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = SpeechService(engine, limits_of(settings), sound_of(settings))
         encoders = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "phonate-encode")
-        app.state.phonate = State(settings, service, voice_catalog, model_catalog, encoders)
+        fetcher = ReferenceFetcher(settings.allow_reference_urls)
+        app.state.phonate = State(
+            settings, service, voice_catalog, model_catalog, fetcher, encoders
+        )
         await service.start()
         try:
             yield
