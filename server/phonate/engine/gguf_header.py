@@ -64,7 +64,19 @@ TENSOR_TYPES: dict[int, TensorType] = {
 }
 
 # type number -> struct format; 8 is a string, 9 an array
-_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_FORMATS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
 _STRING, _ARRAY = 8, 9
 
 
@@ -203,7 +215,7 @@ class _Reader:
             raise self.fail(f"tensor {name!r} has the shape {list(shape)}")
         if shape[0] % known.block:
             raise self.fail(
-                f"tensor {name!r} has rows of {shape[0]}, not a multiple of {known.block} ({known.name})"
+                f"tensor {name!r} has rows of {shape[0]}, not a multiple of {known.block}"
             )
         return shape, known, offset
 
@@ -253,7 +265,9 @@ def read_header(path: Path) -> GgufHeader:
         for name, (shape, kind, offset) in found.items():
             n_bytes = math.prod(shape) // kind.block * kind.bytes
             if offset % alignment:
-                raise reader.fail(f"tensor {name!r} begins at {offset}, off the alignment {alignment}")
+                raise reader.fail(
+                    f"tensor {name!r} begins at {offset}, off the alignment {alignment}"
+                )
             if start + offset + n_bytes > reader.size:
                 raise reader.fail(
                     f"tensor {name!r} ends at byte {start + offset + n_bytes} of {reader.size}"

@@ -48,7 +48,8 @@ WHEELS = {
 
 _EXTRA_DECLARATIONS = """
     typedef struct qt_cpu_options {
-        int version; int codec_threads; int stream_frames; uint64_t worker_mask; uint64_t codec_mask;
+        int version; int codec_threads; int stream_frames;
+        uint64_t worker_mask; uint64_t codec_mask;
     } qt_cpu_options;
     int qt_cpu_only(void);
     qt_context *qt_init_cpu(const qt_init_params *params, int n_threads);
@@ -57,11 +58,25 @@ _EXTRA_DECLARATIONS = """
 """What the CPU wheel adds to the ABI; not part of our header."""
 
 _REQUIRED = (
-    "qt_version qt_last_error qt_log_set qt_init_default_params qt_tts_default_params qt_init "
-    "qt_free qt_synthesize qt_audio_free qt_extract_voice_ref qt_voice_ref_free"
-).split()
-_OURS = "qt_build_info qt_last_result qt_tts_default_params_abi qt_init_default_params_abi".split()
-_OPTIONAL = "qt_num_codebooks qt_n_speakers qt_cpu_only qt_init_cpu qt_init_cpu_ex".split()
+    "qt_version",
+    "qt_last_error",
+    "qt_log_set",
+    "qt_init_default_params",
+    "qt_tts_default_params",
+    "qt_init",
+    "qt_free",
+    "qt_synthesize",
+    "qt_audio_free",
+    "qt_extract_voice_ref",
+    "qt_voice_ref_free",
+)
+_OURS = (
+    "qt_build_info",
+    "qt_last_result",
+    "qt_init_default_params_abi",
+    "qt_tts_default_params_abi",
+)
+_OPTIONAL = ("qt_cpu_only", "qt_init_cpu", "qt_init_cpu_ex")
 
 _PROBE_BYTES = 4096
 

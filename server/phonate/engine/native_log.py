@@ -21,9 +21,7 @@ MAX_CHARS = 1000
 
 
 class NativeLog:
-    def __init__(
-        self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger = logger
         self._clock = clock
         self._lock = threading.Lock()

@@ -1,10 +1,11 @@
 """Qwen3-TTS in this process, through a native library with the `qt_` C ABI.
 
-    library  = find_library()                          engine/library.py: find, load, vet
-    model    = read_model(talker, codec)               engine/qwen_model.py: what the files say
-    checker  = RequestChecker(...)                     engine/qwen_checks.py: nothing unchecked goes in
-    outcome  = synthesize(library, context, plan, ...) engine/qwen_call.py: the call itself
-    outcome  -> SynthesisResult or an exception        here
+    library = find_library()                    library.py       find, load, vet
+    model   = read_model(talker, codec)         qwen_model.py    what the files say
+    context = open_context(library, model, ..)  qwen_context.py  load them
+    plan    = RequestChecker(..).plan(request)  qwen_checks.py   nothing unchecked goes in
+    outcome = synthesize(library, context, ..)  qwen_call.py     the call itself
+    outcome -> SynthesisResult or an exception  here
 
 This is the border where a native status becomes an exception of our tree.
 """
@@ -20,6 +21,7 @@ import numpy as np
 from phonate.engine.base import (
     CancelToken,
     EngineInfo,
+    FinishReason,
     Reference,
     Samples,
     Sink,
@@ -128,9 +130,7 @@ class QwenEngine:
 
     def _describe(self, model_id: str | None) -> EngineInfo:
         model, library = self._model, self._library
-        can_clone = (
-            model.kind == "base" and model.has_speaker_encoder and model.has_codec_encoder
-        )
+        can_clone = model.kind == "base" and model.has_speaker_encoder and model.has_codec_encoder
         return EngineInfo(
             name="qwen",
             model=model_id or model.name,
@@ -200,7 +200,7 @@ class QwenEngine:
             raise self._exception(outcome.status, outcome.message)
         if not call.n_samples:
             raise OutputError("The model ended the utterance before it made a sound.")
-        reason = "length" if outcome.length_reached else "stop"
+        reason: FinishReason = "length" if outcome.length_reached else "stop"
         return SynthesisResult(reason, outcome.n_frames, n_text_tokens, plan.seed)
 
     def _exception(self, status: int, message: str) -> PhonateError:

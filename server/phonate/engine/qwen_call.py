@@ -212,9 +212,7 @@ def reason(library: Library, status: int, error_before: str) -> str:
     return library.log.error_of_call() or message
 
 
-def extract(
-    library: Library, context: Any, audio: Samples
-) -> tuple[int, str, Samples | None, Any]:
+def extract(library: Library, context: Any, audio: Samples) -> tuple[int, str, Samples | None, Any]:
     """(status, message, embedding [dim], codes int32 [n_codebooks, T]); the arrays are copies."""
     ffi = foreign()
     out = ffi.new("qt_voice_ref *")
@@ -225,7 +223,7 @@ def extract(
     )
     message = reason(library, status, before)
     embedding = codes = None
-    if status == OK and out.ref_spk_emb != ffi.NULL and out.ref_codes != ffi.NULL:
+    if status == OK and out.ref_spk_emb and out.ref_codes:
         embedding = _copy(out.ref_spk_emb, (out.ref_spk_dim,), np.float32)
         codes = _copy(out.ref_codes, (out.num_codebooks, out.ref_T), np.int32)
     library.lib.qt_voice_ref_free(out)

@@ -38,6 +38,8 @@ TEXT_LAYOUTS: dict[TextLayout, int] = {"auto": 0, "streaming": 1, "non_streaming
 MAX_REFERENCE_SECONDS = 120
 MAX_EMBEDDING = 1e4
 """Released x-vectors stay below 100; beyond this, float16 caches overflow to infinity."""
+MAX_AMPLITUDE = 64.0
+"""Of reference audio: clipped or not, nothing real is louder than 36 dB over full scale."""
 GREEDY_BELOW = 1e-3
 """A temperature under this always picks the most likely code, and dividing by it overflows."""
 PROMPT_SLACK = 24
@@ -215,9 +217,7 @@ class RequestChecker:
 
     def _reference(
         self, request: SynthesisRequest
-    ) -> tuple[
-        npt.NDArray[np.float32] | None, npt.NDArray[np.int32] | None, str | None
-    ]:
+    ) -> tuple[npt.NDArray[np.float32] | None, npt.NDArray[np.int32] | None, str | None]:
         reference = request.reference
         if reference is None:
             return None, None, None
@@ -376,12 +376,12 @@ def check_reference_audio(
             f"not {list(samples.shape)}.",
             param="ref_audio",
         )
-    samples = np.array(samples, dtype=np.float32, order="C")
-    if not np.isfinite(samples).all() or np.abs(samples).max() > 64:
+    wave = np.array(samples, dtype=np.float32, order="C")
+    if not np.isfinite(wave).all() or np.abs(wave).max() > MAX_AMPLITUDE:
         raise InvalidRequest(
             "Reference audio must be finite, nominally within -1..1.", param="ref_audio"
         )
-    return samples
+    return wave
 
 
 def _numeric(value: npt.ArrayLike, what: str) -> npt.NDArray[np.generic]:

@@ -27,8 +27,17 @@ KINDS: dict[str, Kind] = {
     "voice_design": "voice_design",
     "voicedesign": "voice_design",
 }
-LANGUAGES: tuple[str, ...] = tuple(
-    "chinese english japanese korean german french russian portuguese spanish italian".split()
+LANGUAGES = (
+    "chinese",
+    "english",
+    "japanese",
+    "korean",
+    "german",
+    "french",
+    "russian",
+    "portuguese",
+    "spanish",
+    "italian",
 )
 DIALECT_OF = "chinese"
 """Every dialect the released models know is one of Chinese."""
@@ -47,10 +56,19 @@ _BLOCK = {
     "vocab_size": "vocab_size",
 }
 _DECODER = (
-    "latent_dim codebook_dim codebook_size decoder_dim hidden_size intermediate_size head_dim "
-    "num_attention_heads num_key_value_heads num_hidden_layers num_quantizers "
-    "num_semantic_quantizers"
-).split()
+    "latent_dim",
+    "codebook_dim",
+    "codebook_size",
+    "decoder_dim",
+    "hidden_size",
+    "intermediate_size",
+    "head_dim",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "num_hidden_layers",
+    "num_quantizers",
+    "num_semantic_quantizers",
+)
 FULL_CODEC = {"latent_dim": 1024, "decoder_dim": 1536, "num_quantizers": 16, "codebook_size": 2048}
 """Sizes of the released codec, which qwentts.cpp has hard-coded."""
 
@@ -91,8 +109,8 @@ class _Keys:
 
     def fail(self, key: str, what: str) -> GgufError:
         return GgufError(
-            f"{self.header.path}: {self.prefix}.{key} {what}. The file was not converted correctly; "
-            "fetch or convert it again."
+            f"{self.header.path}: {self.prefix}.{key} {what}. The file was not converted "
+            "correctly; fetch or convert it again."
         )
 
     def integer(self, key: str, low: int = 1, high: int = 1 << 24) -> int:
@@ -309,7 +327,9 @@ def _speakers(keys: _Keys, vocab: int) -> tuple[Speaker, ...]:
     if len(dialects) != len(names):
         raise keys.fail("codec.speaker_dialects", f"has {len(dialects)} items, not {len(names)}")
     return tuple(
-        Speaker(id=name, name=name.replace("_", " ").title(), language=DIALECT_OF if dialect else None)
+        Speaker(
+            id=name, name=name.replace("_", " ").title(), language=DIALECT_OF if dialect else None
+        )
         for name, dialect in zip(names, dialects, strict=True)
     )
 

@@ -9,6 +9,7 @@ real vocabulary).
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import sys
 import threading
@@ -89,7 +90,7 @@ class TextTokens:
         while len(parts) > 1:
             ranked = [
                 (self._ranks.get((left, right), sys.maxsize), i)
-                for i, (left, right) in enumerate(zip(parts, parts[1:], strict=False))
+                for i, (left, right) in enumerate(itertools.pairwise(parts))
             ]
             rank, at = min(ranked)
             if rank == sys.maxsize:
