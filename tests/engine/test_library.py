@@ -195,9 +195,7 @@ def test_bad_candidate_is_passed_over_and_told(
         find_library()
 
 
-def test_log_of_a_library_reaches_python(
-    build: Build, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_of_a_library_reaches_python(build: Build, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger="phonate.native"):
         open_library(build(5, 40, 200))
     assert ("phonate.native", logging.WARNING, "hello from C") in caplog.record_tuples

@@ -155,7 +155,9 @@ def test_binding_sees_the_same_layout(struct: str, fields: dict[str, int]) -> No
 
 
 def test_declarations_are_cut_not_copied() -> None:
-    cut = declarations("int hidden(void);\n/* cffi:begin */\n/* a */ QT_API int f(void);\n/* cffi:end */")
+    cut = declarations(
+        "int hidden(void);\n/* cffi:begin */\n/* a */ QT_API int f(void);\n/* cffi:end */"
+    )
     assert cut.split() == ["int", "f(void);"]
     whole = declarations(HEADER.read_text(encoding="utf-8"))
     assert "QT_API" not in whole

@@ -222,6 +222,9 @@ class QwenEngine:
 
     # ------------------------------------------------------------ cloning
 
+    def unspoken(self, text: str, speaker: str | None) -> str:
+        return ""
+
     def extract_voice(self, audio: Samples, text: str | None) -> Reference:
         """Encodes a reference once: x-vector, and with `text` the codes as well."""
         if not self._info.can_clone:
