@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import av
 import numpy as np
 import soundfile
 import uvicorn
@@ -61,10 +62,19 @@ def running(engine: Engine, **options: Any) -> Iterator[Running]:
 
 
 def decode(data: bytes) -> tuple[np.ndarray, int]:
-    """libsndfile's opinion: float32 [n] mono, sample rate. Not our own decoder."""
-    samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+    """float32 [n] mono and the sample rate, by libsndfile; by FFmpeg what that cannot read (AAC,
+    and a streamed FLAC, whose header does not say how long it is)."""
+    try:
+        samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
+    except (soundfile.LibsndfileError, ValueError):
+        with av.open(io.BytesIO(data)) as container:
+            frames = [frame.to_ndarray() for frame in container.decode(audio=0)]
+            rate = container.streams.audio[0].rate
+        samples = np.concatenate(frames, axis=1).T
+        if samples.dtype.kind == "i":
+            samples = samples.astype(np.float32) / np.iinfo(samples.dtype).max
     assert samples.shape[1] == 1
-    return samples[:, 0], rate
+    return samples[:, 0].astype(np.float32), rate
 
 
 def pcm_floats(data: bytes) -> np.ndarray:

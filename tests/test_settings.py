@@ -28,7 +28,8 @@ def test_lists_come_from_repeated_flags_or_a_separated_variable():
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"), [("1024", 1024), ("32MiB", 32 * 2**20), ("1.5m", 1572864), ("2 GB", 2**31)]
+    ("written", "meant"),
+    [("1024", 1024), ("32MiB", 32 * 2**20), ("1.5m", 1572864), ("2 GB", 2**31)],
 )
 def test_sizes_may_have_units(written, meant):
     assert load({"max_request_bytes": written}, {}).settings.max_request_bytes == meant

@@ -64,7 +64,10 @@ def _option_of(name: str) -> inspect.Parameter:
         metavar=None if kind is bool else _metavar(info.annotation),
     )
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind | None, option],
     )
 
 
@@ -102,7 +105,8 @@ def say(
     loaded: Loaded,
     text: Annotated[str, typer.Argument(help="what to say; - reads standard input")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="a file (its ending is the format) or - for stdout")
+        Path,
+        typer.Option("-o", "--output", help="a file (its ending is the format) or - for stdout"),
     ],
     voice: Annotated[str | None, typer.Option(help="which voice")] = None,
     seed: Annotated[int | None, typer.Option(help="the same seed gives the same audio")] = None,

@@ -46,9 +46,7 @@ def _format_of(output: Path) -> Format:
     name = "wav" if output == STDOUT else output.suffix.lstrip(".")
     format_ = find_format(name)
     if format_ is None:
-        raise SetupError(
-            f"-o {output}: the ending says which format, one of {', '.join(FORMATS)}."
-        )
+        raise SetupError(f"-o {output}: the ending says which format, one of {', '.join(FORMATS)}.")
     return format_
 
 

@@ -68,6 +68,13 @@ class Settings(BaseModel):
     host: str = _option("127.0.0.1", "Network", "address to listen on")
     port: int = _option(8080, "Network", "port to listen on; 0 picks a free one", ge=0, le=65535)
 
+    allow_lan: bool = _option(False, "Network", "allow an address beyond loopback; needs an API key")
+    cors_origin: list[str] = _option([], "Network", "a web origin that may call; default: loopback on any port")
+
+    api_key: str | None = _option(None, "Keys", "clients must send this key as Bearer token", secret=True, min_length=1)
+    api_key_file: Path | None = _option(None, "Keys", "file of keys, one a line, optionally name:key; reread on change")
+    protect_listings: bool = _option(False, "Keys", "ask for the key for voices and models too")
+
     voice_alias: list[str] = _option([], "Voices", "NAME=VOICE: answer to NAME with VOICE")
 
     trim_silence: bool = _option(True, "Sound", "cut leading silence")

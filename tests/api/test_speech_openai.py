@@ -14,7 +14,7 @@ from phonate.engine.scripted import ScriptedEngine, duration_of, frequency_of
 TEXT = "Hello there, this is a test."
 
 
-@pytest.fixture()
+@pytest.fixture
 def client(scripted):
     with openai.OpenAI(base_url=f"{scripted.address}/v1", api_key="sk-x", max_retries=0) as client:
         yield client
@@ -65,10 +65,10 @@ def test_a_streamed_wav_has_one_header_of_unknown_size_and_a_whole_one_exact_siz
     def get(stream):
         return client.audio.speech.create(
             model="tts-1", voice="alloy", input=TEXT, response_format="wav",
-            extra_body={"stream": stream},
+            extra_body=stream,
         ).content  # fmt: skip
 
-    streamed, whole = get(True), get(False)
+    streamed, whole = get({}), get({"stream": False})
     assert streamed.count(b"RIFF") == whole.count(b"RIFF") == 1
     assert struct.unpack_from("<I", streamed, 4) == struct.unpack_from("<I", streamed, 40)
     assert struct.unpack_from("<I", streamed, 40) == (0xFFFFFFFF,)
@@ -112,7 +112,9 @@ def test_errors_arrive_as_the_clients_own_exceptions(client):
 def test_sixteen_at_once_get_sixteen_different_right_answers():
     from support import running
 
-    texts = [f"Sentence number {i} of sixteen, each with its own tone." + "x" * i for i in range(16)]
+    texts = [
+        f"Sentence number {i} of sixteen, each with its own tone." + "x" * i for i in range(16)
+    ]
     with (
         running(ScriptedEngine(), max_queued_requests="16") as server,
         concurrent.futures.ThreadPoolExecutor(16) as pool,

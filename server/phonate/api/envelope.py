@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from phonate.errors import InvalidRequest, NotFound, PhonateError, TooLarge, Unauthorized
+from phonate.speech.fields import complaint
 
 log = logging.getLogger("phonate.access")
 
@@ -49,17 +50,13 @@ def error_response(error: PhonateError) -> Response:
     return JSONResponse(error_body(error), status_code=error.status, headers=headers)
 
 
-def describe_validation(errors: Sequence[Any]) -> InvalidRequest:
-    """pydantic's first complaint, as one sentence about one field."""
-    first = errors[0]
-    path = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
+def _from_validation(errors: Sequence[Any]) -> InvalidRequest:
+    """The first complaint, as one sentence about one field."""
+    first = dict(errors[0])
     if first["type"] == "json_invalid":
         return InvalidRequest("The body is not valid JSON.", code="invalid_json")
-    param = ".".join(path) or None
-    message = str(first["msg"]).removeprefix("Value error, ")
-    if first["type"] == "missing":
-        message = "is required"
-    return InvalidRequest(f"{param or 'body'}: {message}.".replace("..", "."), param=param)
+    first["loc"] = tuple(part for part in first["loc"] if part not in ("body", "query", "path"))
+    return complaint(first)
 
 
 class _MethodNotAllowed(PhonateError):
@@ -69,6 +66,8 @@ class _MethodNotAllowed(PhonateError):
 
 
 def _from_http(error: HTTPException) -> PhonateError:
+    if isinstance(error.__cause__, PhonateError):  # FastAPI wraps what reading the body raised.
+        return error.__cause__
     if error.status_code == 404:
         return NotFound("There is nothing at this address. GET /v1/capabilities lists the routes.")
     if error.status_code == 405:
@@ -87,7 +86,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _validation(request: Request, error: RequestValidationError) -> Response:
-        return error_response(describe_validation(error.errors()))
+        return error_response(_from_validation(error.errors()))
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:

@@ -28,9 +28,7 @@ async def health(state: AppState) -> Response:
 async def ready(state: AppState) -> Response:
     """200 after warm-up, 503 before it and while shutting down."""
     is_ready = state.service.state is State.READY
-    return JSONResponse(
-        {"status": state.service.state.value}, status_code=200 if is_ready else 503
-    )
+    return JSONResponse({"status": state.service.state.value}, status_code=200 if is_ready else 503)
 
 
 @router.get("/v1/test")

@@ -259,7 +259,8 @@ class _Resampled:
         return self._inner.feed(self._resampler.feed(pcm))
 
     def finish(self) -> bytes:
-        return self._inner.feed(self._resampler.finish()) + self._inner.finish()
+        rest = self._resampler.finish()
+        return (self._inner.feed(rest) if len(rest) else b"") + self._inner.finish()
 
 
 @dataclass(frozen=True, slots=True)

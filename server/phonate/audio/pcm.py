@@ -22,13 +22,18 @@ FULL_SCALE = 32767
 
 NO_FLOATS: Floats = np.zeros(0, np.float32)
 NO_PCM: Pcm = np.zeros(0, np.int16)
-NO_FLOATS.flags.writeable = False
-NO_PCM.flags.writeable = False
+
+
+def finite(x: npt.NDArray[np.floating]) -> Floats:
+    """A copy with NaN -> 0 and +-Inf -> +-1. Values beyond 1 stay: shaping precedes clipping."""
+    with np.errstate(over="ignore"):  # A float64 too large for float32 becomes Inf: as good.
+        narrow = np.asarray(x, np.float32)
+    return np.nan_to_num(narrow, nan=0.0, posinf=1.0, neginf=-1.0)
 
 
 def to_pcm(x: npt.NDArray[np.floating]) -> Pcm:
     """Float [n] -> int16 [n] by the rule above. The input is left as it is."""
-    clean = np.nan_to_num(np.asarray(x, np.float32), nan=0.0, posinf=1.0, neginf=-1.0)
+    clean = finite(x)
     np.clip(clean, -1.0, 1.0, out=clean)
     clean *= FULL_SCALE
     return np.rint(clean, out=clean).astype(np.int16)
@@ -39,6 +44,11 @@ def to_floats(pcm: Pcm) -> Floats:
     x: Floats = pcm.astype(np.float32)
     x /= FULL_SCALE
     return np.maximum(x, -1.0, out=x)
+
+
+def samples_in(milliseconds: float, sample_rate: int) -> int:
+    """The number of samples nearest to a time."""
+    return round(milliseconds * sample_rate / 1000)
 
 
 def to_bytes(pcm: Pcm) -> bytes:

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
 import numpy as np
@@ -74,7 +74,7 @@ class Synthesis:
         self._started = self.last_progress = time.monotonic()
         threading.Thread(target=self._run, name="phonate-engine", daemon=True).start()
 
-    async def blocks(self) -> AsyncIterator[Block]:
+    async def blocks(self) -> AsyncGenerator[Block, None]:
         """Shaped audio as it is made. Raises what the engine raised."""
         while (block := await self._blocks.get()) is not None:
             if block.size:

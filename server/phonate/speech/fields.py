@@ -263,7 +263,11 @@ def read(model: type[_Model], data: object) -> _Model:
 
 def explain(exc: ValidationError) -> InvalidRequest:
     """A pydantic error as ours: the first field at fault, in words."""
-    first = exc.errors(include_url=False, include_context=False)[0]
+    return complaint(exc.errors(include_url=False, include_context=False)[0])
+
+
+def complaint(first: Mapping[str, Any]) -> InvalidRequest:
+    """One entry of pydantic's error list as ours."""
     path = [str(part) for part in first["loc"]]
     name = ".".join(path)
     if first["type"] == "phonate":

@@ -9,13 +9,12 @@ and then it gives its slot to others meanwhile.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from phonate.engine.base import CancelToken, FinishReason, SynthesisRequest
-from phonate.errors import Cancelled, EngineFailure, OutputError, PhonateError, Timeout, TooLarge
+from phonate.errors import Cancelled, EngineFailure, OutputError, Timeout, TooLarge
 from phonate.speech.admission import Slot
 from phonate.speech.bridge import Block, Synthesis
 from phonate.speech.fragments import Fragment, split
@@ -41,7 +40,10 @@ class Utterance:
         self.n_frames = 0
         self.n_text_tokens = 0
         self.skipped_text = ""
+        self.queued_s = 0.0
+        """Seconds that were spent waiting for the engine's slot."""
         self.engine_first_chunk_s: float | None = None
+        """Seconds from the engine's start to its first chunk."""
         self.n_samples = 0
         """Samples handed out so far, at `request.sample_rate`."""
         self._admitted = time.monotonic()
@@ -55,7 +57,7 @@ class Utterance:
 
     # For the edges ----------------------------------------------------------------------------
 
-    async def blocks(self) -> AsyncIterator[Block]:
+    async def blocks(self) -> AsyncGenerator[Block, None]:
         """int16 audio at `request.sample_rate`. Raises what went wrong, once what came before it
         has been handed out."""
         while (block := await self._queue.get()) is not None:
@@ -88,6 +90,7 @@ class Utterance:
     async def _speak(self) -> None:
         fragments = self._fragments()
         await self._take_slot(self._admitted + self._service.limits.synthesis_timeout_s)
+        self.queued_s = time.monotonic() - self._admitted
         shaping = Shaping(
             self._service.sound,
             self._service.engine.info.sample_rate,
@@ -104,7 +107,8 @@ class Utterance:
         self._emit(await asyncio.to_thread(shaping.finish))
         if not shaping.audible:
             raise OutputError(
-                "The engine finished without audible audio for this text. Try another text, voice or seed."
+                "The engine finished without audible audio for this text. "
+                "Try another text, voice or seed."
             )
 
     def _fragments(self) -> list[Fragment]:
@@ -142,6 +146,8 @@ class Utterance:
                     f"The synthesis did not finish within {timeout:g} s (--synthesis-timeout). "
                     "Send less text at a time, or try again when the server is less busy."
                 ) from None
+            if self.engine_first_chunk_s is None:
+                self.engine_first_chunk_s = synthesis.first_chunk_s
             self._emit(block)
         self._account(synthesis)
 
@@ -171,8 +177,6 @@ class Utterance:
         self.n_frames += result.n_frames
         self.n_text_tokens += result.n_text_tokens
         self.skipped_text += result.skipped_text
-        if self.engine_first_chunk_s is None:
-            self.engine_first_chunk_s = synthesis.first_chunk_s
 
     def _emit(self, block: Block) -> None:
         if not block.size:

@@ -21,7 +21,7 @@ OPENAI_VOICES = (
 
 
 def voice_key(name: str) -> str:
-    """What two spellings of one voice name have in common: NFC of the casefold of the trimmed name."""
+    """What all spellings of one voice name share: NFC of the casefold of the trimmed name."""
     return unicodedata.normalize("NFC", name.strip().casefold())
 
 
