@@ -136,7 +136,7 @@ class Pipeline:
 
     def advance(self, now: float, *, may_start: bool) -> None:
         """Do what can be done now. `may_start`: the engine is not to stand still."""
-        if self.work is Work.ROUTING:
+        if may_start and self.work is Work.ROUTING:
             self._route_again(now)
         while may_start and self.work is Work.IDLE and self._queue:
             item = self._queue.popleft()

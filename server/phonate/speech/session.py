@@ -526,7 +526,8 @@ class Session:
         self._watch_backlog()
         self._set_gate()
         self._pipeline.advance(now, may_start=not self._gate_shut)
-        if self.state is State.ENDING and self._pipeline.idle and not len(self._outbox):
+        silent = self._pipeline.idle and not len(self._outbox)
+        if self.state is State.ENDING and silent and self.flow is Flow.RUNNING:
             self._finish(self._say("done", **self._outbox.spoken), CloseCode.NORMAL, "done")
 
     def _watch_backlog(self) -> None:
@@ -561,7 +562,7 @@ class Session:
             found.append((self._paused_at + limits.pause_timeout_s, self._miss_resume))
         elif self.state is State.OPEN and self._pipeline.idle and not len(self._outbox):
             found.append((self._active_at + limits.idle_timeout_s, self._miss_activity))
-        if self._pipeline.deadline is not None:
+        if self._pipeline.deadline is not None and not self._gate_shut:
             found.append((self._pipeline.deadline, self._advance))
         return found
 
