@@ -54,6 +54,8 @@ class Utterance:
         self._slot: Slot | None = None
         self._synthesis: Synthesis | None = None
         self.task = asyncio.ensure_future(self._run())
+        # Not a `finally` of `_run`: a task that is cancelled before its first turn never runs.
+        self.task.add_done_callback(self._finish)
 
     # For the edges ----------------------------------------------------------------------------
 
@@ -78,14 +80,15 @@ class Utterance:
     async def _run(self) -> None:
         try:
             await self._speak()
-        except asyncio.CancelledError:
-            self.error = Cancelled(self._token.reason or "cancelled")
-        except BaseException as error:
+        except Exception as error:
             self.error = error
-        finally:
-            self._token.set("ended")
-            self._give_slot_up()
-            self._queue.put_nowait(None)
+
+    def _finish(self, task: asyncio.Future[None]) -> None:
+        if task.cancelled():
+            self.error = Cancelled(self._token.reason or "cancelled")
+        self._token.set("ended")
+        self._give_slot_up()
+        self._queue.put_nowait(None)
 
     async def _speak(self) -> None:
         fragments = self._fragments()
