@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Literal
 
-from phonate.engine.base import CloneMode, Reference, Sampling, TextLayout
+from phonate.engine.base import CloneMode, Reference, Sampling, SynthesisRequest, TextLayout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +36,22 @@ class SpeechRequest:
     request_id: str = ""
     key: str = ""
     """Whose turn in the queue this takes."""
+
+    def for_engine(self, text: str, seed: int) -> SynthesisRequest:
+        """What the engine gets for one fragment."""
+        return SynthesisRequest(
+            text=text,
+            speaker=self.speaker,
+            reference=self.reference,
+            language=self.language,
+            instructions=self.instructions,
+            seed=seed,
+            max_new_tokens=self.max_new_tokens,
+            sampling=self.sampling,
+            clone_mode=self.clone_mode,
+            text_layout=self.text_layout,
+            initial_codec_chunk_frames=self.initial_codec_chunk_frames,
+        )
 
 
 def draw_seed() -> int:

@@ -79,7 +79,7 @@ class SpeechService:
     def speak(self, request: SpeechRequest) -> Utterance:
         """Begin one utterance. It queues, speaks and cleans up by itself; the caller iterates
         `blocks()` and calls `cancel` when nobody listens any more."""
-        self._requests_total += 1
+        self.begun()
         utterance = Utterance(self, request)
         self._utterances.add(utterance)
         utterance.task.add_done_callback(lambda _: self._ended(utterance))
@@ -93,15 +93,21 @@ class SpeechService:
 
     def _ended(self, utterance: Utterance) -> None:
         self._utterances.discard(utterance)
-        error = utterance.error
-        if error is None:
-            return
+        if utterance.error is not None:
+            self.failed(utterance.error, utterance.request.request_id)
+
+    def begun(self) -> None:
+        """Count a request."""
+        self._requests_total += 1
+
+    def failed(self, error: BaseException, request_id: str) -> None:
+        """Count a request that failed, and log what is not the client's doing."""
         if isinstance(error, OutputError):
             self._unusable_total += 1
         elif isinstance(error, EngineFailure) or not isinstance(error, PhonateError):
             self._failures_total += 1
             log.error(
-                "request %s: synthesis failed: %s", utterance.request.request_id, error,
+                "request %s: synthesis failed: %s", request_id, error,
                 exc_info=None if isinstance(error, PhonateError) else error,
             )  # fmt: skip
 

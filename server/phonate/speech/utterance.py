@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from phonate.engine.base import CancelToken, FinishReason, SynthesisRequest
+from phonate.engine.base import CancelToken, FinishReason
 from phonate.errors import Cancelled, EngineFailure, OutputError, Timeout, TooLarge
 from phonate.speech.admission import Slot
 from phonate.speech.bridge import Block, Synthesis
@@ -125,7 +125,7 @@ class Utterance:
     async def _speak_fragment(self, fragment: Fragment, shaping: Shaping, *, last: bool) -> None:
         synthesis = Synthesis(
             self._service.engine,
-            self._engine_request(fragment),
+            self.request.for_engine(fragment.speech or fragment.text, self.seed),
             shaping.fragment(0.0 if last else self._service.sound.pause_after(fragment)),
             self._token,
             on_done=lambda: self._synthesis_ended(synthesis),
@@ -153,22 +153,6 @@ class Utterance:
                 self.engine_first_chunk_s = synthesis.first_chunk_s
             self._emit(block)
         self._account(synthesis)
-
-    def _engine_request(self, fragment: Fragment) -> SynthesisRequest:
-        wanted = self.request
-        return SynthesisRequest(
-            text=fragment.speech or fragment.text,
-            speaker=wanted.speaker,
-            reference=wanted.reference,
-            language=wanted.language,
-            instructions=wanted.instructions,
-            seed=self.seed,
-            max_new_tokens=wanted.max_new_tokens,
-            sampling=wanted.sampling,
-            clone_mode=wanted.clone_mode,
-            text_layout=wanted.text_layout,
-            initial_codec_chunk_frames=wanted.initial_codec_chunk_frames,
-        )
 
     def _account(self, synthesis: Synthesis) -> None:
         result = synthesis.result
