@@ -44,6 +44,8 @@ class Driver:
             now=self.now,
             limits=SessionLimits(**limits),
         )
+        self.machine: Any = self.session
+        """What faces the client: the session, or a translation around it."""
         self.out: list[Any] = []
         self.started: list[StartFragment] = []
         self.cancelled: list[str] = []
@@ -58,45 +60,48 @@ class Driver:
     # The shell --------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Carry out commands and send what can be sent."""
-        while True:
-            commands = self.session.take_commands()
-            for command in commands:
-                if isinstance(command, StartFragment):
-                    assert self.gate_open, "started behind a shut gate"
-                    self.started.append(command)
-                elif isinstance(command, CancelEngine):
-                    self.cancelled.append(command.reason)
-                elif isinstance(command, PauseEngine):
-                    self.gate_open = False
-                    self.pauses.append(command.serial)
-                elif isinstance(command, ResumeEngine):
-                    self.gate_open = True
-                else:
-                    assert self.closed is None
-                    self.closed = command
-            if self.in_flight or not self.reading:
-                if not commands:
-                    return
-                continue
-            frame = self.session.next_frame(self.now)
-            if frame is None:
-                if not commands:
-                    return
-                continue
-            self.out.append(frame)
-            self.session.frame_sent(self.now)
+        """Carry out commands and send what can be sent, until nothing moves."""
+        while self._carry_out() | self._send_one() | self._carry_out():
+            pass
+
+    def _carry_out(self) -> bool:
+        commands = self.machine.take_commands()
+        for command in commands:
+            if isinstance(command, StartFragment):
+                assert self.gate_open, "started behind a shut gate"
+                self.started.append(command)
+            elif isinstance(command, CancelEngine):
+                self.cancelled.append(command.reason)
+            elif isinstance(command, PauseEngine):
+                self.gate_open = False
+                self.pauses.append(command.serial)
+            elif isinstance(command, ResumeEngine):
+                self.gate_open = True
+            else:
+                assert self.closed is None
+                self.closed = command
+        return bool(commands)
+
+    def _send_one(self) -> bool:
+        if self.in_flight or not self.reading:
+            return False
+        frame = self.machine.next_frame(self.now)
+        if frame is None:
+            return False
+        self.out.append(frame)
+        self.machine.frame_sent(self.now)
+        return True
 
     def stick(self) -> None:
         """The transport takes one frame and does not finish with it."""
         self.in_flight = True
-        frame = self.session.next_frame(self.now)
+        frame = self.machine.next_frame(self.now)
         assert frame is not None
         self.out.append(frame)
 
     def unstick(self) -> None:
         self.in_flight = False
-        self.session.frame_sent(self.now)
+        self.machine.frame_sent(self.now)
         self.settle()
 
     def wait(self, seconds: float) -> None:
@@ -115,11 +120,11 @@ class Driver:
     # The client -------------------------------------------------------------------------------
 
     def send(self, type_: str, **fields: Any) -> None:
-        self.session.receive(json.dumps({"type": type_, **fields}), self.now)
+        self.machine.receive(json.dumps({"type": type_, **fields}), self.now)
         self.settle()
 
     def raw(self, frame: str) -> None:
-        self.session.receive(frame, self.now)
+        self.machine.receive(frame, self.now)
         self.settle()
 
     def config(self, **fields: Any) -> None:

@@ -554,6 +554,29 @@ def test_a_session_has_a_limit_of_text() -> None:
     assert d.closed.code == 1008
 
 
+def test_a_client_that_asks_without_reading_is_closed() -> None:
+    d = opened(max_answers=20)
+    d.reading = False
+    for _ in range(30):
+        d.send("resume")
+    d.reading = True
+    d.settle()
+    assert d.types[-1] == "error"
+    assert d.last("error")["error"]["code"] == "rate_limit_exceeded"
+    assert len(d.out) <= 22
+    assert d.closed.code == 1013
+
+
+def test_segments_that_wait_have_a_limit() -> None:
+    d = opened(max_segments=5)
+    d.send("pause")
+    for n in range(1, 7):
+        d.send("segment_start", segment_id=n)
+        d.send("flush", segment_id=n)
+    assert d.types[-1] == "error"
+    assert d.closed.code == 1013
+
+
 def test_the_config_must_come_in_time() -> None:
     d = Driver()
     assert d.session.next_deadline() == 110.0

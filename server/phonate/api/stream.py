@@ -22,13 +22,14 @@ from phonate.api.guard import refuse
 from phonate.api.keys import SUBPROTOCOL_PREFIX
 from phonate.api.schemas import SpeechBody
 from phonate.api.state import State
-from phonate.errors import Busy, PhonateError
+from phonate.errors import Busy, InvalidRequest, PhonateError
 from phonate.speech.fields import read
 from phonate.speech.fragments import DEFAULT_MAX_CHARS
 from phonate.speech.request import draw_seed
 from phonate.speech.session import Session
 from phonate.speech.session_engine import SessionEngine
 from phonate.speech.session_events import (
+    SAMPLE_RATE,
     Close,
     CloseCode,
     Command,
@@ -37,6 +38,7 @@ from phonate.speech.session_events import (
     Plan,
     is_well_formed_id,
 )
+from phonate.speech.vllm_session import VllmSession
 
 log = logging.getLogger("phonate.stream")
 router = APIRouter()
@@ -50,6 +52,14 @@ async def speech_stream(socket: WebSocket) -> None:
     """Text in as it is written, speech out as it is spoken: docs/PROTOCOL.md."""
     state: State = socket.app.state.phonate
     await serve_session(socket, state, new_session(socket, state))
+
+
+@router.websocket("/v1/audio/speech/stream")
+async def vllm_stream(socket: WebSocket) -> None:
+    """The same for clients of vLLM-Omni, in its words: `speech.vllm_session`."""
+    state: State = socket.app.state.phonate
+    session = new_session(socket, state)
+    await serve_session(socket, state, session, VllmSession(session))
 
 
 def new_session(socket: WebSocket, state: State) -> Session:
@@ -70,9 +80,14 @@ def new_session(socket: WebSocket, state: State) -> Session:
 
 def plan_for(config: Config, state: State, request_id: str, key: str) -> Plan:
     """The same checks as for an HTTP request with these fields. Raises from `InvalidRequest`."""
-    given = config.model_dump(exclude_none=True, exclude={"session_id"})
+    given = config.model_dump(exclude_none=True, exclude=_NOT_HERE)
     body = read(SpeechBody, {**given, "response_format": "pcm", "input": "-"})
     request = body.to_request(state, request_id, key)
+    if request.sample_rate != SAMPLE_RATE:
+        raise InvalidRequest(
+            f"sample_rate must be {SAMPLE_RATE} here; POST /v1/audio/speech offers others.",
+            param="sample_rate",
+        )
     if request.seed is None:
         # One seed for the whole session: its fragments shall sound like one voice.
         request = dataclasses.replace(request, seed=draw_seed())
@@ -84,6 +99,10 @@ def plan_for(config: Config, state: State, request_id: str, key: str) -> Plan:
         max_chars=min(longest, DEFAULT_MAX_CHARS),
         about={name: value for name, value in about.items() if value not in (None, "")},
     )
+
+
+_NOT_HERE = {"type", "session_id", "stream", "stream_format", "split"}
+"""Fields that mean something else, or nothing, to the HTTP request that judges a config."""
 
 
 def _session_id(socket: WebSocket) -> str:
@@ -124,7 +143,8 @@ async def serve_session(
         return
     state.sessions.add(session)
     try:
-        await socket.accept(subprotocol=_subprotocol(socket))
+        request_id = socket.state.request_id.encode("ascii")
+        await socket.accept(_subprotocol(socket), [(b"x-request-id", request_id)])
         await _Shell(socket, state, session, machine or session).run()
     finally:
         state.sessions.discard(session)
@@ -183,6 +203,7 @@ class _Shell:
         while True:
             frame = self._machine.next_frame(time.monotonic())
             if frame is None:
+                self._carry_out()
                 self._to_send.clear()
                 await self._to_send.wait()
                 continue

@@ -89,6 +89,11 @@ class Outbox:
         return len(self._fast) + len(self._audio)
 
     @property
+    def answers(self) -> int:
+        """How many answers wait in the fast lane."""
+        return len(self._fast)
+
+    @property
     def spoken_chars(self) -> int:
         """Characters whose audio was given out since the session began."""
         return self._chars + (self._open.chars_heard if self._open else 0)

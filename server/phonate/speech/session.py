@@ -36,7 +36,7 @@ from phonate.errors import (
     TooLarge,
 )
 from phonate.speech.fields import read
-from phonate.speech.fragments import End, Fragment, Splitter
+from phonate.speech.fragments import Clauses, End, Fragment, Splitter
 from phonate.speech.outbox import Outbox
 from phonate.speech.pipeline import Piece, Pipeline, SegmentBegin, SegmentEnd
 from phonate.speech.session_events import (
@@ -133,6 +133,8 @@ class Session:
         self.limits = limits or SessionLimits()
         self.state = State.AWAITING_CONFIG
         self.flow = Flow.RUNNING
+        self.clauses: Clauses = "first"
+        """Which fragments settle for a clause; another protocol may want it otherwise."""
         self._resolve = resolve
         self._config = Config()
         self._plan = Plan()
@@ -248,6 +250,11 @@ class Session:
             )
         getattr(self, moves[name])(read(model, event), now)
         self._advance(now)
+        if self._outbox.answers > self.limits.max_answers:
+            raise RateLimited(
+                f"{self.limits.max_answers} answers wait to be read: read before asking on.",
+                retry_after_s=1,
+            )
 
     def disconnected(self, now: float) -> None:
         """The client is gone. Nothing more is sent."""
@@ -375,6 +382,10 @@ class Session:
                 param="segment_id",
                 code="segment_order",
             )
+        if len(self._pipeline.segments) >= self.limits.max_segments:
+            raise RateLimited(
+                f"{self.limits.max_segments} segments wait to be spoken. Send more when some are.",
+            )
         self._flush(now)
         self._open_segment = self._last_segment = event.segment_id
         self._pipeline.add(SegmentBegin(event.segment_id))
@@ -436,6 +447,7 @@ class Session:
             language=self._plan.language,
             lookahead_words=self.limits.lookahead_words if lookahead is None else lookahead,
             max_chars=self._plan.max_chars,
+            clauses=self.clauses,
         )
 
     def _flush(self, now: float, *, last: bool = False) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, WithJsonSchema
 
 from phonate.errors import (
     Cancelled,
@@ -82,7 +82,10 @@ MAX_LOOKAHEAD_WORDS = 50
 
 
 class Config(VoiceFields):
-    """Voice and options, complete each time: a field left out has its default again."""
+    """Voice and options, complete each time: a field left out has its default again. Further
+    fields that HTTP requests have are kept for `Resolve` to judge."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
 
     response_format: Annotated[str | None, one_of("pcm")] = None
     session_id: Annotated[str | None, BeforeValidator(_check_session_id)] = None
@@ -131,7 +134,7 @@ CLIENT_EVENTS: dict[str, type[Fields]] = {
 }
 
 
-def decode(frame: str) -> Event:
+def decode(frame: str, known: Iterable[str] = CLIENT_EVENTS) -> Event:
     """A text frame as an object. Raises InvalidRequest."""
     try:
         event = json.loads(frame)
@@ -139,8 +142,7 @@ def decode(frame: str) -> Event:
         raise InvalidRequest("The frame is not valid JSON.", code="invalid_json") from None
     if not isinstance(event, dict) or not isinstance(event.get("type"), str):
         raise InvalidRequest(
-            "A frame must be a JSON object with a string 'type', one of "
-            f"{', '.join(CLIENT_EVENTS)}.",
+            f"A frame must be a JSON object with a string 'type', one of {', '.join(known)}.",
             param="type",
             code="invalid_event",
         )
@@ -237,6 +239,10 @@ class SessionLimits:
     send_timeout_s: float = 30.0
     buffer_s: float = 30.0
     """PCM that may wait for the client before the engine is held."""
+    max_answers: int = 256
+    """Answers that may wait for a client that asks without reading."""
+    max_segments: int = 10_000
+    """Segments that may wait to be spoken."""
     max_failures: int = 3
     """So many failed fragments in a row are the server's fault, not the text's."""
     lookahead_words: int = 0
