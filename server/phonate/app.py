@@ -14,10 +14,12 @@ from starlette.middleware.cors import CORSMiddleware
 
 from phonate import __version__
 from phonate.api import batch, envelope, health, models, speech, stream, voices
+from phonate.api.fetch import ReferenceFetcher
 from phonate.api.guard import Guard, Policy, is_loopback
 from phonate.api.keys import Keys
 from phonate.api.models import ModelCatalog
 from phonate.api.state import State
+from phonate.audio.shape import Sound
 from phonate.engine.base import Engine
 from phonate.errors import SetupError
 from phonate.settings import Settings
@@ -36,11 +38,13 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = SpeechService(engine, limits_of(settings), sound_of(settings))
         encoders = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "phonate-encode")
+        fetcher = ReferenceFetcher(settings.allow_reference_urls)
         app.state.phonate = State(
             settings,
             service,
             voice_catalog,
             model_catalog,
+            fetcher,
             encoders,
             session_limits_of(settings),
         )
@@ -137,12 +141,14 @@ def session_limits_of(settings: Settings) -> SessionLimits:
 
 def sound_of(settings: Settings) -> SoundOptions:
     return SoundOptions(
-        trim_silence=settings.trim_silence,
-        silence_threshold=settings.silence_threshold,
-        pre_roll_ms=settings.trim_pre_roll_ms,
-        fade_in_ms=settings.trim_fade_in_ms,
-        fade_out_after_ms=settings.fragment_fade_out_after_ms,
-        startup_buffer_ms=settings.startup_buffer_ms,
+        sound=Sound(
+            trim_silence=settings.trim_silence,
+            onset_threshold=settings.silence_threshold,
+            onset_keep_ms=settings.trim_pre_roll_ms,
+            fade_in_ms=settings.trim_fade_in_ms,
+            fade_out_after_ms=settings.fragment_fade_out_after_ms,
+            startup_ms=settings.startup_buffer_ms,
+        ),
         clause_pause_s=settings.comma_silence_duration,
         sentence_pause_s=settings.sentence_silence_duration,
     )

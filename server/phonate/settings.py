@@ -77,6 +77,8 @@ class Settings(BaseModel):
 
     voice_alias: list[str] = _option([], "Voices", "NAME=VOICE: answer to NAME with VOICE")
 
+    allow_reference_urls: list[str] = _option([], "Voices", "a host from which ref_audio may be fetched")
+
     trim_silence: bool = _option(True, "Sound", "cut leading silence")
     silence_threshold: float = _option(0.005, "Sound", "mean |x| of 5 ms above which there is sound", ge=0, le=1)
     trim_pre_roll_ms: float = _option(15, "Sound", "kept before the first sound", ge=0, le=1000)

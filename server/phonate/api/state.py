@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from phonate.api.fetch import ReferenceFetcher
 from phonate.settings import Settings
 from phonate.speech.service import SpeechService
 from phonate.speech.session_events import SessionLimits
@@ -24,6 +25,7 @@ class State:
     service: SpeechService
     voices: VoiceCatalog
     models: ModelCatalog
+    fetcher: ReferenceFetcher
     encoders: Executor
     """Where audio is encoded: never on the loop."""
     session_limits: SessionLimits

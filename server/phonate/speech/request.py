@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Literal
 
-from phonate.engine.base import CloneMode, Reference, Sampling, SynthesisRequest, TextLayout
+from phonate.engine.base import CloneMode, Reference, Sampling, TextLayout
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,26 +32,12 @@ class SpeechRequest:
     clone_mode: CloneMode = "auto"
     text_layout: TextLayout = "auto"
     initial_codec_chunk_frames: int | None = None
+    whole: bool = False
+    """The client gets nothing before the end: a fragment that went wrong can be tried again."""
     split: Literal["auto", "none"] = "auto"
     request_id: str = ""
     key: str = ""
     """Whose turn in the queue this takes."""
-
-    def for_engine(self, text: str, seed: int) -> SynthesisRequest:
-        """What the engine gets for one fragment."""
-        return SynthesisRequest(
-            text=text,
-            speaker=self.speaker,
-            reference=self.reference,
-            language=self.language,
-            instructions=self.instructions,
-            seed=seed,
-            max_new_tokens=self.max_new_tokens,
-            sampling=self.sampling,
-            clone_mode=self.clone_mode,
-            text_layout=self.text_layout,
-            initial_codec_chunk_frames=self.initial_codec_chunk_frames,
-        )
 
 
 def draw_seed() -> int:

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from enum import Enum
 
-from phonate.engine.base import Engine
+from phonate.engine.base import Engine, Reference, Samples
 from phonate.errors import EngineFailure, OutputError, PhonateError
 from phonate.speech.admission import Admission
 from phonate.speech.bridge import Synthesis
@@ -79,11 +79,20 @@ class SpeechService:
     def speak(self, request: SpeechRequest) -> Utterance:
         """Begin one utterance. It queues, speaks and cleans up by itself; the caller iterates
         `blocks()` and calls `cancel` when nobody listens any more."""
-        self.begun()
+        self._requests_total += 1
         utterance = Utterance(self, request)
         self._utterances.add(utterance)
         utterance.task.add_done_callback(lambda _: self._ended(utterance))
         return utterance
+
+    async def extract_voice(self, audio: Samples, text: str | None, key: str = "") -> Reference:
+        """Let the engine listen to a recording (mono, 24 kHz), in its turn like any request."""
+        deadline = time.monotonic() + self.limits.synthesis_timeout_s
+        slot = await self.admission.acquire(key, deadline)
+        listening = asyncio.ensure_future(asyncio.to_thread(self.engine.extract_voice, audio, text))
+        # Not when the caller is done, but when the engine is: a caller may leave early.
+        listening.add_done_callback(lambda _: slot.release())
+        return await asyncio.shield(listening)
 
     def started(self, synthesis: Synthesis) -> None:
         self._running.add(synthesis)
@@ -93,21 +102,15 @@ class SpeechService:
 
     def _ended(self, utterance: Utterance) -> None:
         self._utterances.discard(utterance)
-        if utterance.error is not None:
-            self.failed(utterance.error, utterance.request.request_id)
-
-    def begun(self) -> None:
-        """Count a request."""
-        self._requests_total += 1
-
-    def failed(self, error: BaseException, request_id: str) -> None:
-        """Count a request that failed, and log what is not the client's doing."""
+        error = utterance.error
+        if error is None:
+            return
         if isinstance(error, OutputError):
             self._unusable_total += 1
         elif isinstance(error, EngineFailure) or not isinstance(error, PhonateError):
             self._failures_total += 1
             log.error(
-                "request %s: synthesis failed: %s", request_id, error,
+                "request %s: synthesis failed: %s", utterance.request.request_id, error,
                 exc_info=None if isinstance(error, PhonateError) else error,
             )  # fmt: skip
 
