@@ -237,7 +237,8 @@ async def test_cancel_then_reuse_is_as_fresh() -> None:
 async def test_cancel_while_queued_behind_somebody_else() -> None:
     release = threading.Event()
     with running(ScriptedEngine({LONG: [Hang(release)]})) as server:
-        async with session(server, config={}) as holder, session(server, config={}) as c:
+        one = session(server, config={"seed": 1})
+        async with one as holder, session(server, config={}) as c:
             await holder.send("text", text=LONG)
             await holder.send("flush")
             assert await asyncio.to_thread(server.engine.wait_for_calls, 1)

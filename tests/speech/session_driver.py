@@ -14,6 +14,7 @@ from phonate.speech.session_events import (
     Config,
     PauseEngine,
     Plan,
+    Resolve,
     ResumeEngine,
     SessionLimits,
     StartFragment,
@@ -37,8 +38,8 @@ class Driver:
         **limits: Any,
     ) -> None:
         self.now = 100.0
+        self.resolve = resolve
         self.session = Session(
-            resolve=resolve,
             session_id="s1",
             request_id="r1",
             now=self.now,
@@ -51,6 +52,8 @@ class Driver:
         self.cancelled: list[str] = []
         self.closed: Close | None = None
         self.reading = True
+        self.resolving = True
+        """False: the answer to a config takes its time."""
         self.gate_open = True
         self.pauses: list[int] = []
         """Serials of pauses that the engine has not acknowledged yet."""
@@ -67,7 +70,9 @@ class Driver:
     def _carry_out(self) -> bool:
         commands = self.machine.take_commands()
         for command in commands:
-            if isinstance(command, StartFragment):
+            if isinstance(command, Resolve):
+                self._resolve(command.config)
+            elif isinstance(command, StartFragment):
                 assert self.gate_open, "started behind a shut gate"
                 self.started.append(command)
             elif isinstance(command, CancelEngine):
@@ -81,6 +86,15 @@ class Driver:
                 assert self.closed is None
                 self.closed = command
         return bool(commands)
+
+    def _resolve(self, config: Config) -> None:
+        if self.resolving:
+            try:
+                plan = self.resolve(config)
+            except PhonateError as error:
+                self.machine.config_refused(error, self.now)
+            else:
+                self.machine.config_resolved(plan, self.now)
 
     def _send_one(self) -> bool:
         if self.in_flight or not self.reading:

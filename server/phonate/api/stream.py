@@ -36,6 +36,7 @@ from phonate.speech.session_events import (
     Config,
     Event,
     Plan,
+    Resolve,
     is_well_formed_id,
 )
 from phonate.speech.vllm_session import VllmSession
@@ -63,36 +64,29 @@ async def vllm_stream(socket: WebSocket) -> None:
 
 
 def new_session(socket: WebSocket, state: State) -> Session:
-    request_id: str = socket.state.request_id
-    key: str = getattr(socket.state, "key", "")
-
-    def resolve(config: Config) -> Plan:
-        return plan_for(config, state, request_id, key)
-
     return Session(
-        resolve=resolve,
         session_id=_session_id(socket),
-        request_id=request_id,
+        request_id=socket.state.request_id,
         now=time.monotonic(),
         limits=state.session_limits,
     )
 
 
-def plan_for(config: Config, state: State, request_id: str, key: str) -> Plan:
+async def plan_for(config: Config, state: State, request_id: str, key: str) -> Plan:
     """The same checks as for an HTTP request with these fields. Raises from `InvalidRequest`."""
     given = config.model_dump(exclude_none=True, exclude=_NOT_HERE)
     body = read(SpeechBody, {**given, "response_format": "pcm", "input": "-"})
-    request = body.to_request(state, request_id, key)
+    request = await body.to_request(state, request_id, key, whole=False)
     if request.sample_rate != SAMPLE_RATE:
         raise InvalidRequest(
             f"sample_rate must be {SAMPLE_RATE} here; POST /v1/audio/speech offers others.",
             param="sample_rate",
         )
-    if request.seed is None:
-        # One seed for the whole session: its fragments shall sound like one voice.
-        request = dataclasses.replace(request, seed=draw_seed())
+    # One seed for the whole session: its fragments shall sound like one voice.
+    seed = draw_seed() if request.seed is None else request.seed
+    request = dataclasses.replace(request, first_seed=seed, split="none")
     longest = state.service.engine.info.max_text_chars or DEFAULT_MAX_CHARS
-    about = {"voice": request.voice, "language": request.language, "seed": request.seed}
+    about = {"voice": request.voice, "language": request.language, "seed": seed}
     return Plan(
         what=request,
         language=request.language,
@@ -129,6 +123,8 @@ class Machine(Protocol):
     def take_commands(self) -> list[Command]: ...
     def next_frame(self, now: float) -> Event | bytes | None: ...
     def frame_sent(self, now: float) -> None: ...
+    def config_resolved(self, plan: Plan, now: float) -> None: ...
+    def config_refused(self, error: PhonateError, now: float) -> None: ...
     def fail(self, error: PhonateError, now: float, code: CloseCode | None = None) -> None: ...
 
 
@@ -154,6 +150,8 @@ class _Shell:
     def __init__(self, socket: WebSocket, state: State, session: Session, machine: Machine) -> None:
         self._socket = socket
         self._machine = machine
+        self._state = state
+        self._resolving: asyncio.Task[None] | None = None
         self._engine = SessionEngine(state.service, session, self._wake)
         self._loop = asyncio.get_running_loop()
         self._to_send = asyncio.Event()
@@ -175,6 +173,8 @@ class _Shell:
             self._carry_out()
             if self._timer is not None:
                 self._timer.cancel()
+            if self._resolving is not None:
+                tasks.append(self._resolving)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -232,8 +232,25 @@ class _Shell:
             if isinstance(command, Close):
                 self._close = command
                 self._over.set()
+            elif isinstance(command, Resolve):
+                self._resolving = asyncio.ensure_future(self._resolve(command.config))
             else:
                 self._engine.carry_out(command)
+
+    async def _resolve(self, config: Config) -> None:
+        socket = self._socket
+        key: str = getattr(socket.state, "key", "")
+        try:
+            plan = await plan_for(config, self._state, socket.state.request_id, key)
+        except PhonateError as error:
+            self._machine.config_refused(error, time.monotonic())
+        except Exception:
+            log.exception("request %s: a config failed", socket.state.request_id)
+            crash = PhonateError("An unexpected error. It is in the server's log.")
+            self._machine.config_refused(crash, time.monotonic())
+        else:
+            self._machine.config_resolved(plan, time.monotonic())
+        self._wake()
 
     def _arm(self) -> None:
         if self._timer is not None:

@@ -1,6 +1,6 @@
 """One WebSocket session as a state machine: no socket, no await, no clock of its own.
 
-    session = Session(resolve=..., now=now)
+    session = Session(session_id=..., request_id=..., now=now)
     session.receive(frame, now)                 what the client sent
     session.engine_audio(3, pcm, now)           what the engine did (see `session_events`)
     session.tick(now)                           at `session.next_deadline()`, at the latest
@@ -11,11 +11,13 @@
 
 Every method may be called in every state; what comes too late changes nothing.
 
-                     config                    end                  last audio sent
-    AWAITING_CONFIG ---------> OPEN ----------------------> ENDING ----------------> CLOSING
-          |                     |  cancel, error, deadline    |                         |
-          +---------------------+-----------------------------+-----> CLOSING           | frame_sent
-                                                                                     CLOSED
+                     config               resolved       end            last audio sent
+    AWAITING_CONFIG ---------> CONFIGURING ---------> OPEN ----> ENDING ----------------> CLOSING
+                                     ^-------config-----'                                   |
+    and from each of them: cancel, an error, a deadline -----------------> CLOSING          |
+    and when the client is gone ----------> CLOSED <--------------- frame_sent -------------'
+
+While CONFIGURING, events wait and are handled afterwards, in order; only cancel does not wait.
 
 Independent of that is the flow of audio: RUNNING, PAUSING (asked for, the engine still moves),
 PAUSED. And the engine's gate: shut while not RUNNING, and while too much PCM waits for the client.
@@ -23,6 +25,7 @@ PAUSED. And the engine's gate: shut while not RUNNING, and while too much PCM wa
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TypeAlias
@@ -72,6 +75,8 @@ Miss: TypeAlias = Callable[[float], None]
 
 class State(Enum):
     AWAITING_CONFIG = "awaiting config"
+    CONFIGURING = "configuring"
+    """The shell looks the voice up."""
     OPEN = "open"
     ENDING = "ending"
     CLOSING = "closing"
@@ -85,8 +90,15 @@ class Flow(Enum):
     PAUSED = "paused"
 
 
+DEFER = "defer"
+"""Instead of a method: handle the event once the config is resolved."""
+
 MOVES: Mapping[State, Mapping[str, str]] = {
     State.AWAITING_CONFIG: {"config": "_on_config", "cancel": "_on_cancel", "end": "_on_end"},
+    State.CONFIGURING: {
+        **dict.fromkeys(CLIENT_EVENTS, DEFER),
+        "cancel": "_on_cancel",
+    },
     State.OPEN: {
         "config": "_on_config",
         "text": "_on_text",
@@ -122,7 +134,6 @@ class Session:
     def __init__(
         self,
         *,
-        resolve: Resolve,
         session_id: str,
         request_id: str,
         now: float,
@@ -135,9 +146,11 @@ class Session:
         self.flow = Flow.RUNNING
         self.clauses: Clauses = "first"
         """Which fragments settle for a clause; another protocol may want it otherwise."""
-        self._resolve = resolve
         self._config = Config()
-        self._plan = Plan()
+        self._wanted = Config()
+        """The one that is being resolved."""
+        self._plan: Plan | None = None
+        self._deferred: deque[Event] = deque()
         self._outbox = Outbox()
         self._commands: list[Command] = []
         self._splitter = Splitter()
@@ -248,7 +261,11 @@ class Session:
                 param="type",
                 code="unexpected_event",
             )
-        getattr(self, moves[name])(read(model, event), now)
+        fields = read(model, event)
+        if moves[name] == DEFER:
+            self._defer(event)
+            return
+        getattr(self, moves[name])(fields, now)
         self._advance(now)
         if self._outbox.answers > self.limits.max_answers:
             raise RateLimited(
@@ -275,6 +292,50 @@ class Session:
         if retry_after is not None:
             event["retry_after_s"] = retry_after
         self._finish(event, code or close_code(error), error.code or error.type)
+
+    # What the shell found out -----------------------------------------------------------------
+
+    def config_resolved(self, plan: Plan, now: float) -> None:
+        """The answer to Resolve: the config holds from here on."""
+        if self.state is not State.CONFIGURING:
+            return
+        self._plan, self._config = plan, self._wanted
+        self.session_id = self._config.session_id or self.session_id
+        held = self._splitter.held
+        self._splitter = self._new_splitter(plan)
+        self._queue(self._splitter.feed(held), now)
+        ready = self._say("ready", audio=AUDIO, limits=self.limits.describe(), **plan.about)
+        self._outbox.add_answer(ready)
+        self._reopen(now)
+
+    def config_refused(self, error: PhonateError, now: float) -> None:
+        """The answer to Resolve: the config does not fit this server."""
+        if self.state is State.CONFIGURING:
+            self.fail(error, now)
+
+    def config_dropped(self, now: float) -> None:
+        """Go on as before the config that was refused, for a protocol that is lenient there."""
+        if self.state is State.CONFIGURING and self._plan is not None:
+            self._reopen(now)
+
+    @property
+    def configured(self) -> bool:
+        """A config was accepted once."""
+        return self._plan is not None
+
+    def _reopen(self, now: float) -> None:
+        self.state = State.OPEN
+        try:
+            while self._deferred and self.state in (State.OPEN, State.ENDING):
+                self.handle(self._deferred.popleft(), now)
+        except PhonateError as error:
+            self.fail(error, now)
+        self._advance(now)
+
+    def _defer(self, event: Event) -> None:
+        if len(self._deferred) >= self.limits.max_deferred:
+            raise RateLimited("Too many events wait for the config to be accepted: await 'ready'.")
+        self._deferred.append(event)
 
     # What the engine does ---------------------------------------------------------------------
 
@@ -329,15 +390,9 @@ class Session:
                 f"session_id is {self.session_id!r} and cannot change within a session.",
                 param="session_id",
             )
-        self._plan = self._resolve(config)
-        self._config = config
-        self.session_id = config.session_id or self.session_id
-        held = self._splitter.held
-        self._splitter = self._new_splitter()
-        self._queue(self._splitter.feed(held), now)
-        self.state = State.OPEN
-        ready = self._say("ready", audio=AUDIO, limits=self.limits.describe(), **self._plan.about)
-        self._outbox.add_answer(ready)
+        self._wanted = config
+        self.state = State.CONFIGURING
+        self._commands.append(Resolve(config))
 
     def _on_text(self, event: Text, now: float) -> None:
         self._text_bytes += len(event.text.encode("utf-8", "surrogatepass"))
@@ -441,12 +496,13 @@ class Session:
 
     # Text -------------------------------------------------------------------------------------
 
-    def _new_splitter(self) -> Splitter:
+    def _new_splitter(self, plan: Plan | None = None) -> Splitter:
+        plan = plan or self._plan or Plan()
         lookahead = self._config.fragment_lookahead_words
         return Splitter(
-            language=self._plan.language,
+            language=plan.language,
             lookahead_words=self.limits.lookahead_words if lookahead is None else lookahead,
-            max_chars=self._plan.max_chars,
+            max_chars=plan.max_chars,
             clauses=self.clauses,
         )
 
@@ -462,6 +518,7 @@ class Session:
         self._first = True
 
     def _queue(self, fragments: list[Fragment], now: float) -> None:
+        plan = self._plan or Plan()
         for fragment in fragments:
             text = self._unspoken + fragment.text
             self._unspoken = ""
@@ -474,7 +531,7 @@ class Session:
                     speech=fragment.speech,
                     ended=fragment.ended,
                     pause_s=self._pause_after(fragment),
-                    plan=self._plan,
+                    plan=plan,
                     first=self._first,
                     text_at=now if self._text_at is None else self._text_at,
                     segment=self._open_segment,
@@ -604,6 +661,7 @@ class Session:
         self._pipeline.stop(reason)
         self._open_segment = None
         self._dropping = False
+        self._deferred.clear()
         self._forget_text()
         self._watch_backlog()
 

@@ -153,6 +153,14 @@ def decode(frame: str, known: Iterable[str] = CLIENT_EVENTS) -> Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Resolve:
+    """Look the voice of `config` up (which may take a while: a recording to listen to), then call
+    `config_resolved` or `config_refused`."""
+
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
 class StartFragment:
     """Speak `text` with `plan`; answer with engine_* notices that carry `fragment`."""
 
@@ -191,7 +199,7 @@ class Close:
     reason: str
 
 
-Command: TypeAlias = StartFragment | PauseEngine | ResumeEngine | CancelEngine | Close
+Command: TypeAlias = Resolve | StartFragment | PauseEngine | ResumeEngine | CancelEngine | Close
 
 
 # What the shell knows and the session does not ----------------------------------------------------
@@ -223,10 +231,6 @@ class Plan:
     """Further fields of `ready`: the voice and language that were chosen."""
 
 
-Resolve: TypeAlias = Callable[[Config], Plan]
-"""Looks voice and language up. Raises from the `errors` tree."""
-
-
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
     """See the options of the same names in `settings`."""
@@ -243,6 +247,8 @@ class SessionLimits:
     """Answers that may wait for a client that asks without reading."""
     max_segments: int = 10_000
     """Segments that may wait to be spoken."""
+    max_deferred: int = 4096
+    """Events that may wait for a config to be resolved."""
     max_failures: int = 3
     """So many failed fragments in a row are the server's fault, not the text's."""
     lookahead_words: int = 0

@@ -43,6 +43,7 @@ from phonate.speech.session_events import (
     Command,
     Config,
     Event,
+    Plan,
     Text,
     decode,
 )
@@ -78,7 +79,8 @@ class VllmSession:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._config = VllmConfig()
+        self._config = self._wanted = VllmConfig()
+        self._deferred: deque[str] = deque()
         self._out: deque[Event | bytes] = deque()
         self._asked: deque[str] = deque()
         """Text of the utterances that are to be spoken, oldest first, where granularity is none."""
@@ -99,6 +101,10 @@ class VllmSession:
     def receive(self, frame: str, now: float) -> None:
         if self._session.state in (State.ENDING, State.CLOSING, State.CLOSED):
             return
+        if self._session.state is State.CONFIGURING:
+            if len(self._deferred) < self._session.limits.max_deferred:
+                self._deferred.append(frame)
+            return
         try:
             if len(frame) > self._session.limits.max_frame_bytes:
                 raise TooLarge(
@@ -106,7 +112,7 @@ class VllmSession:
                 )
             self._handle(decode(frame, _EVENTS), now)
         except PhonateError as error:
-            if self._session.state is State.AWAITING_CONFIG or isinstance(error, TooLarge):
+            if not self._session.configured or isinstance(error, TooLarge):
                 self._session.fail(error, now)
             else:
                 self._out.append(_error(error.message))
@@ -141,13 +147,31 @@ class VllmSession:
             raise UnsupportedOperation(
                 "word_timestamps: this server has no aligner.", param="word_timestamps"
             )
-        self._session.clauses = _CLAUSES[config.split_granularity or "none"]
         inner = {**event, "type": "config", "response_format": "pcm"}
         if config.split_granularity in ("sentence", "clause"):
             # Between units there is no place for audio.
             inner |= {"comma_silence_duration": 0, "sentence_silence_duration": 0}
+        self._wanted = config
         self._session.handle(inner, now)
-        self._config = config
+
+    def config_resolved(self, plan: Plan, now: float) -> None:
+        self._config = self._wanted
+        self._session.clauses = _CLAUSES[self._config.split_granularity or "none"]
+        self._session.config_resolved(plan, now)
+        self._catch_up(now)
+
+    def config_refused(self, error: PhonateError, now: float) -> None:
+        """Not the end, once a config was accepted: that one stays."""
+        if not self._session.configured:
+            self._session.config_refused(error, now)
+            return
+        self._out.append(_error(error.message))
+        self._session.config_dropped(now)
+        self._catch_up(now)
+
+    def _catch_up(self, now: float) -> None:
+        while self._deferred and self._session.state is State.OPEN:
+            self.receive(self._deferred.popleft(), now)
 
     def _add(self, text: str, now: float) -> None:
         if not text:
