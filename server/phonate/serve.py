@@ -38,6 +38,9 @@ def uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
         server_header=False,
         ws="websockets-sansio",
         ws_per_message_deflate=False,
+        # Pings keep proxies from closing quiet connections, but a late pong is no offence: a
+        # client that reads slowly has a minute of audio in front of the ping.
+        ws_ping_timeout=None,
         timeout_graceful_shutdown=round(settings.shutdown_timeout) + 5,
     )
 

@@ -110,6 +110,13 @@ class Settings(BaseModel):
     stall_timeout: float = _option(30, "Limits", "seconds without progress after which /health says degraded", gt=0, le=86_400)
     shutdown_timeout: float = _option(20, "Limits", "seconds that running utterances get to finish at shutdown", ge=0, le=86_400)
 
+    max_sessions: int = _option(256, "WebSocket", "sessions open at a time", ge=1, le=100_000)
+    session_idle_timeout: float = _option(120, "WebSocket", "seconds without an event or audio after which a session is closed", gt=0, le=86_400)
+    pause_timeout: float = _option(60, "WebSocket", "seconds after which a paused session is cancelled", gt=0, le=86_400)
+    send_timeout: float = _option(30, "WebSocket", "seconds that one frame may wait for a client that does not read", gt=0, le=86_400)
+    stream_buffer_seconds: float = _option(30, "WebSocket", "audio that may wait for a slow reader before its synthesis is held", ge=0.2, le=3600)
+    fragment_lookahead_words: int = _option(0, "WebSocket", "words that the first fragment waits for a sentence end before it settles for a clause", ge=0, le=50)
+
     log_level: Literal["debug", "info", "warning", "error"] = _option("info", "Logging", "least severe message that is logged")
     # fmt: on
 
