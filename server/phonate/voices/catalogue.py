@@ -61,6 +61,11 @@ class Entry(Generic[T]):
     files: Mapping[str, FileSeal]
 
     @property
+    def is_starter(self) -> bool:
+        """Read from a folder with a name of its own; generations on a shelf begin with 1."""
+        return self.generation == 0
+
+    @property
     def n_bytes(self) -> int:
         return sum(seal.n_bytes for seal in self.files.values())
 

@@ -180,9 +180,10 @@ class Shelf(Generic[T]):
             return found
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the writers' lock around something that must agree with the shelf."""
-        with self._writing("saved"):
+    def locked(self, done: str = "saved") -> Iterator[None]:
+        """Hold the writers' lock around something that must agree with the shelf. `done` is for
+        the message: "could not be saved"."""
+        with self._writing(done):
             yield
 
     # --- inside
