@@ -92,13 +92,16 @@ def read_file(path: Path, *, max_bytes: int) -> bytes:
         if path.is_symlink():
             raise Damaged(f"{path.name} is a symbolic link") from error
         raise
-    with os.fdopen(fd, "rb") as file:
+    try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise Damaged(f"{path.name} is not a regular file")
         if status.st_size > max_bytes:
             raise Damaged(f"{path.name} has {status.st_size} bytes, at most {max_bytes} expected")
-        return file.read(max_bytes + 1)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            return file.read(max_bytes + 1)
+    finally:
+        os.close(fd)
 
 
 def vanish(folder: Path) -> Path:
