@@ -73,7 +73,8 @@ class VoiceNotFound(InvalidRequest):
         known = sorted(available)
         shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
         super().__init__(
-            f"There is no voice {name!r}. Available: {shown or 'none'}. GET /v1/audio/voices lists them.",
+            f"There is no voice {name!r}. Available: {shown or 'none'}. "
+            "GET /v1/audio/voices lists them.",
             param=param,
         )
 

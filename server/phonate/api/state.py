@@ -1,0 +1,35 @@
+"""What the routes need, in one typed object. `app.create_app` fills it."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from phonate.settings import Settings
+from phonate.speech.service import SpeechService
+from phonate.voices.catalog import VoiceCatalog
+
+if TYPE_CHECKING:
+    from phonate.api.models import ModelCatalog
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    settings: Settings
+    service: SpeechService
+    voices: VoiceCatalog
+    models: ModelCatalog
+    encoders: Executor
+    """Where audio is encoded: never on the loop."""
+
+
+def _state(connection: HTTPConnection) -> State:
+    state: State = connection.app.state.phonate
+    return state
+
+
+AppState = Annotated[State, Depends(_state)]
