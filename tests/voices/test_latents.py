@@ -92,7 +92,7 @@ def test_an_embedding_of_another_model_is_refused_with_both_sizes() -> None:
         unpack_spk(struct.pack("<3f", 1, 2, 3), dim=1024)
 
 
-@pytest.mark.parametrize("data", [b"", bytes(21), bytes(23), bytes(22 * 376)])
+@pytest.mark.parametrize("data", [b"", bytes(21), bytes(23), bytes(22 * 401)])
 def test_a_wrong_rvq_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidRequest) as caught:
         unpack_rvq(data)
@@ -118,7 +118,7 @@ def test_a_vector_that_no_talker_can_use_is_refused(values: object) -> None:
         np.full((1, 16), -1),
         np.zeros((1, 15), np.int32),
         np.zeros((0, 16), np.int32),
-        np.zeros((376, 16), np.int32),
+        np.zeros((401, 16), np.int32),
         np.zeros((1, 16), np.float32),
         np.zeros(16, np.int32),
     ],

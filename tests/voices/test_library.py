@@ -93,7 +93,11 @@ def test_registering_encodes_once_and_a_restart_reads_the_cache(
     made = one.reference_for("ANNA")
     assert encode.calls == ["Hi there."]
     assert encode.heard is not None
-    assert np.array_equal(encode.heard, unpack_wav(draft.files["reference.wav"]))
+    stored = unpack_wav(draft.files["reference.wav"])
+    heard, pause = encode.heard[: len(stored)], encode.heard[len(stored) :]
+    assert np.array_equal(heard[:-240], stored[:-240])
+    assert len(pause) == 12_000, "in-context learning goes on after a pause"
+    assert not pause.any()
     assert made.text == "Hi there."
     again = library(tmp_path, encode).reference_for("anna")
     assert encode.calls == ["Hi there."]
@@ -123,6 +127,8 @@ def test_speaker_only_and_engines_without_icl_use_no_transcript(
     assert encode.calls == ["Hi."], "the x-vector is already there"
     simple = library(tmp_path, encode, can_icl=False)
     assert simple.reference_for("Anna").codes is None
+    assert encode.heard is not None
+    assert encode.heard[-240:].any(), "and an x-vector needs no pause"
     assert encode.calls == ["Hi.", None]
 
 

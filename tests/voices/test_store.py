@@ -15,9 +15,9 @@ import pytest
 from voice_samples import embedded, latents, recorded
 
 from phonate.errors import Busy, Conflict, InvalidRequest, SetupError, StorageError
-from phonate.voices.catalogue import Trouble
 from phonate.voices.draft import Draft
 from phonate.voices.folders import write_folder
+from phonate.voices.inventory import Trouble
 from phonate.voices.manifest import FileSeal, Manifest
 from phonate.voices.shelf import Shelf
 from phonate.voices.store import VOICE_SCHEMA, VoiceStore, voice_to_dict

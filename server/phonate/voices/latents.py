@@ -22,8 +22,8 @@ CODE_BITS = 11
 N_CODES = 1 << CODE_BITS
 BYTES_PER_FRAME = N_CODEBOOKS * CODE_BITS // 8
 FRAMES_PER_SECOND = 12.5
-MAX_FRAMES = 375
-"""30 s, the longest reference there is."""
+MAX_FRAMES = 400
+"""32 s: the longest reference (30 s), its encoder's padding and the pause that is put behind it."""
 MAX_EMBEDDING_DIM = 8192
 """No talker is wider than 2048; the bound only keeps nonsense out."""
 
@@ -106,7 +106,7 @@ def check_codes(values: npt.ArrayLike, *, param: str = "rvq_b64") -> Codes:
     if not 1 <= len(codes) <= MAX_FRAMES:
         raise InvalidRequest(
             f"{param} has {len(codes)} frames; allowed are 1 to {MAX_FRAMES} "
-            f"({MAX_FRAMES / FRAMES_PER_SECOND:.0f} s).",
+            f"({MAX_FRAMES / FRAMES_PER_SECOND:g} s).",
             param=param,
         )
     if codes.min() < 0 or codes.max() >= N_CODES:

@@ -12,8 +12,8 @@ from typing import Any
 
 from phonate.engine.base import CloneMode, Reference, Speaker
 from phonate.errors import Conflict, NotFound, StorageError, UnsupportedOperation, VoiceNotFound
-from phonate.voices.catalogue import why
 from phonate.voices.draft import Draft
+from phonate.voices.inventory import why
 from phonate.voices.latents import unpack_spk
 from phonate.voices.manifest import Damaged
 from phonate.voices.references import Encoder, ReferenceMemory

@@ -10,7 +10,6 @@ import contextlib
 import os
 from pathlib import Path
 
-from phonate.voices.catalogue import Problem, Trouble
 from phonate.voices.folders import (
     is_plain_folder,
     make_folder,
@@ -18,6 +17,7 @@ from phonate.voices.folders import (
     remove_tree,
     replace_file,
 )
+from phonate.voices.inventory import Problem, Trouble
 from phonate.voices.manifest import Damaged
 
 FOLDER = "quarantine"

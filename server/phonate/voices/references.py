@@ -13,13 +13,17 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from phonate.audio.reference import with_silent_end
 from phonate.engine.base import CloneMode, EngineInfo, Reference, Samples
 from phonate.errors import UnsupportedOperation
-from phonate.voices.catalogue import Entry
+from phonate.voices.inventory import Entry
 from phonate.voices.latent_cache import latents_key
 from phonate.voices.latents import check_codes, check_embedding, unpack_rvq, unpack_spk
-from phonate.voices.recording import unpack_wav
+from phonate.voices.recording import SAMPLE_RATE, unpack_wav
 from phonate.voices.voice import Material, Voice
+
+RECIPE = "1"
+"""Changes when the same recording would be prepared differently for the encoder."""
 
 MAX_IN_MEMORY = 256
 """At 32 KB (2,048 floats, 30 s of codes) this is 8 MB."""
@@ -64,11 +68,14 @@ class Encoder:
     def key(self, entry: Entry[Voice], text: str | None) -> str:
         """The cache key of latents made from this entry's recording."""
         recording = entry.files["reference.wav"].sha256
-        return latents_key(recording, text, self.model, self.quantisation, self.abi)
+        return latents_key(RECIPE, recording, text, self.model, self.quantisation, self.abi)
 
     def from_recording(self, wav: bytes, text: str | None) -> Reference:
         """Encode, and trust nothing: what comes back is checked and made read-only."""
-        made = self.encode(unpack_wav(wav), text)
+        audio = unpack_wav(wav)
+        if text is not None:
+            audio = with_silent_end(audio, SAMPLE_RATE)
+        made = self.encode(audio, text)
         embedding = check_embedding(made.embedding, dim=self.embedding_dim, param="audio_sample")
         if text is None or made.codes is None:
             return Reference(embedding)

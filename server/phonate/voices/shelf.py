@@ -32,7 +32,6 @@ from filelock import FileLock
 from filelock import Timeout as LockTimeout
 
 from phonate.errors import Busy, Conflict, SetupError, StorageError
-from phonate.voices.catalogue import Catalogue, Entry, Problem, Reader, Schema, T, Trouble, why
 from phonate.voices.folders import (
     FILE_MODE,
     FOLDER_MODE,
@@ -45,6 +44,7 @@ from phonate.voices.folders import (
     vanish,
     write_folder,
 )
+from phonate.voices.inventory import Entry, Inventory, Problem, Reader, Schema, T, Trouble, why
 from phonate.voices.manifest import Damaged, FileSeal, FromTheFuture, Manifest
 from phonate.voices.quarantine import Quarantine
 
@@ -81,7 +81,7 @@ class Shelf(Generic[T]):
         self._writer = threading.RLock()
         self._holding = False
         self._guard = threading.Lock()  # of the four below; nothing waits while holding it
-        self._catalogue: Catalogue[T] = Catalogue()
+        self._inventory: Inventory[T] = Inventory()
         self._seen: tuple[int, bytes] | None = None
         self._bad: dict[str, Problem] = {}
         """Folders found damaged that could not be moved away."""
@@ -138,7 +138,7 @@ class Shelf(Generic[T]):
         value: T,
         files: Mapping[str, bytes],
         *,
-        check: Callable[[Catalogue[T]], None] | None = None,
+        check: Callable[[Inventory[T]], None] | None = None,
     ) -> Entry[T]:
         """Keep a thing, in place of what had its id. `check` sees the shelf under the lock and may
         refuse. After the return the thing survives a power cut; after a raise nothing changed."""
@@ -228,33 +228,33 @@ class Shelf(Generic[T]):
                 self._announce()
 
     def _check_contents(self, budget: int) -> None:
-        for entry in list(self._catalogue.entries.values()):
+        for entry in list(self._inventory.entries.values()):
             budget -= entry.n_bytes
             if budget < 0:
                 break
             self.is_intact(entry)
 
-    def _refreshed(self) -> Catalogue[T]:
+    def _refreshed(self) -> Inventory[T]:
         with self._guard:
             stamp = self._stamp()
             if stamp == self._seen:
-                return self._catalogue
+                return self._inventory
             # The stamp is older than the look: a change between the two is looked at twice.
             damaged = self._take_stock()
             self._seen = stamp
-            if any(p.trouble is Trouble.UNREADABLE for p in self._catalogue.problems):
+            if any(p.trouble is Trouble.UNREADABLE for p in self._inventory.problems):
                 self._seen = None
         if damaged:
             for problem in damaged:
                 self._confirmed(problem)
             with self._guard:
                 self._take_stock()
-        return self._catalogue
+        return self._inventory
 
     def _take_stock(self) -> list[Problem]:
         """Look anew; the damaged folders not met before. The caller holds `_guard`."""
-        self._catalogue = self._reader.take_stock(self._catalogue, self._bad)
-        damaged = [p for p in self._catalogue.problems if p.trouble is Trouble.DAMAGED]
+        self._inventory = self._reader.take_stock(self._inventory, self._bad)
+        damaged = [p for p in self._inventory.problems if p.trouble is Trouble.DAMAGED]
         self._bad = {p.folder: p for p in damaged if p.folder in self._bad}
         return [p for p in damaged if p.folder not in self._bad]
 
@@ -272,7 +272,7 @@ class Shelf(Generic[T]):
     def _announce(self) -> None:
         replace_file(self.root / CHANGES_FILE, secrets.token_bytes(16), sync=False)
 
-    def _refuse_future(self, now: Catalogue[T], id: str) -> None:
+    def _refuse_future(self, now: Inventory[T], id: str) -> None:
         problem = now.from_the_future(id)
         if problem is not None:
             raise Conflict(

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from phonate.errors import SetupError
-from phonate.voices.catalogue import Reader, why
 from phonate.voices.folders import is_plain_folder
+from phonate.voices.inventory import Reader, why
 from phonate.voices.manifest import Damaged, FromTheFuture
 from phonate.voices.shelf import MAX_FILE_BYTES
 from phonate.voices.store import VOICE_SCHEMA, StoredVoice

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from phonate.engine.base import Reference
 from phonate.errors import Conflict
-from phonate.voices.catalogue import Catalogue, Entry, Problem, Schema
 from phonate.voices.draft import Draft
+from phonate.voices.inventory import Entry, Inventory, Problem, Schema
 from phonate.voices.latent_cache import LatentCache
 from phonate.voices.manifest import Damaged, FileSeal
 from phonate.voices.shelf import Shelf
@@ -134,7 +134,7 @@ class VoiceStore:
         """Keep a voice for good. Raises Conflict when the store is full, or the name is taken and
         `replace` is off; then, and on any other error, what was there before is untouched."""
 
-        def check(now: Catalogue[Voice]) -> None:
+        def check(now: Inventory[Voice]) -> None:
             old = now.entries.get(draft.id)
             if old is not None and not replace:
                 raise Conflict(
@@ -188,7 +188,7 @@ class VoiceStore:
         except OSError as error:
             log.warning("old latents of a replaced voice stay until the next start: %s", error)
 
-    def _refuse_overflow(self, draft: Draft, now: Catalogue[Voice]) -> None:
+    def _refuse_overflow(self, draft: Draft, now: Inventory[Voice]) -> None:
         old = now.entries.get(draft.id)
         if old is None and len(now.entries) >= self._max_voices:
             raise Conflict(

@@ -96,7 +96,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue(Generic[T]):
+class Inventory(Generic[T]):
     """What one look at the shelf saw. Never changes."""
 
     entries: Mapping[str, Entry[T]] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Reader(Generic[T]):
         self._pattern = schema.folder_pattern()
         self._max_file_bytes = max_file_bytes
 
-    def take_stock(self, known: Catalogue[T], bad: Mapping[str, Problem]) -> Catalogue[T]:
+    def take_stock(self, known: Inventory[T], bad: Mapping[str, Problem]) -> Inventory[T]:
         """Look at everything. What `known` holds under the same folder name is not read again;
         folders in `bad` are passed over."""
         by_folder = {entry.folder: entry for entry in known.entries.values()}
@@ -144,7 +144,7 @@ class Reader(Generic[T]):
             if entry is not None:
                 entries[id] = entry
         n_bytes = sum(entry.n_bytes for entry in entries.values())
-        return Catalogue(entries, tuple(problems), folders, n_bytes)
+        return Inventory(entries, tuple(problems), folders, n_bytes)
 
     def _newest_whole(
         self, names: Iterable[str], known: Mapping[str, Entry[T]], bad: Mapping[str, Problem]
