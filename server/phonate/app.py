@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from phonate import __version__
-from phonate.api import envelope, health, models, speech, voices
+from phonate.api import batch, envelope, health, models, speech, voices
 from phonate.api.guard import Guard, Policy, is_loopback
 from phonate.api.keys import Keys
 from phonate.api.models import ModelCatalog
@@ -51,7 +51,7 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
         lifespan=lifespan,
     )
     envelope.install(app)
-    for router in (speech.router, voices.router, models.router, health.router):
+    for router in (speech.router, batch.router, voices.router, models.router, health.router):
         app.include_router(router)
     # The last added is the outermost: CORS headers belong on refusals too.
     app.add_middleware(Guard, policy=_policy(settings))

@@ -244,7 +244,8 @@ def test_the_first_bytes_do_not_wait_for_the_last():
     with running(ScriptedEngine({TEXT: [Emit.tone(4, pace_s=0.02)]})) as server:
         body = {"input": TEXT, "response_format": "pcm"}
         with httpx.stream("POST", f"{server.address}/v1/audio/speech", json=body) as answer:
-            assert next(answer.iter_raw())
+            pieces = answer.iter_raw()
+            assert next(pieces)
             assert server.engine.in_flight == 1
             assert server.engine.calls[0].n_samples < 2 * 24000
 

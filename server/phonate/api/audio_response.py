@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from phonate.api.envelope import error_body, error_response
+from phonate.api.presence import when_gone
 from phonate.audio.encoders import Format
 from phonate.errors import Cancelled, PhonateError
 from phonate.speech.utterance import Utterance
@@ -84,22 +85,16 @@ class AudioResponse(Response):
         del self.headers["content-length"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        watch = asyncio.ensure_future(self._cancel_when_gone(receive))
         try:
-            if self._delivery == "whole":
-                await self._send_whole(scope, receive, send)
-            else:
-                await self._send_stream(scope, receive, send)
+            async with when_gone(receive, lambda: self._utterance.cancel("client_gone")):
+                if self._delivery == "whole":
+                    await self._send_whole(scope, receive, send)
+                else:
+                    await self._send_stream(scope, receive, send)
         except Cancelled as error:
             log.info("request %s: %s", scope["state"]["request_id"], error.message)
         finally:
-            watch.cancel()
             self._utterance.cancel("client_gone")
-
-    async def _cancel_when_gone(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        self._utterance.cancel("client_gone")
 
     async def _encode(self, call: object, *args: object) -> bytes:
         loop = asyncio.get_running_loop()
@@ -121,7 +116,6 @@ class AudioResponse(Response):
         self.headers["X-Usage-Total-Tokens"] = str(usage["total_tokens"])
         self.headers["X-Audio-Duration-Ms"] = str(round(len(pcm) * 1000 / self._rate))
         self.headers["X-Finish-Reason"] = utterance.finish_reason
-        self.headers["X-Seed"] = str(utterance.seed)
         await self._begin(send)
         await send({"type": "http.response.body", "body": body})
 
@@ -162,6 +156,10 @@ class AudioResponse(Response):
     async def _begin(self, send: Send) -> None:
         # The seed may have changed in the one retry that a silent start is given.
         self.headers["X-Seed"] = str(self._utterance.seed)
+        self.headers["Server-Timing"] = (
+            f"queue;dur={self._utterance.queued_s * 1000:.2f}, "
+            f"engine;dur={(self._utterance.engine_first_chunk_s or 0) * 1000:.2f}"
+        )
         await send(
             {
                 "type": "http.response.start",

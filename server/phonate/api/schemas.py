@@ -38,7 +38,7 @@ def _check_format(value: object) -> Format:
 def _check_rate(value: object) -> int:
     if isinstance(value, bool) or value not in RATES:
         raise refuse(f"must be one of {', '.join(map(str, RATES))}, not {shown(value)}.")
-    return int(str(value))
+    return RATES[RATES.index(value)]  # type: ignore[arg-type]
 
 
 class SpeechBody(VoiceFields):

@@ -6,13 +6,16 @@ from phonate.engine.base import EngineInfo, SynthesisRequest
 from phonate.errors import InvalidRequest, UnsupportedLanguage, UnsupportedOperation, VoiceNotFound
 
 
-def check_request(info: EngineInfo, request: SynthesisRequest) -> None:
-    """Raises from `InvalidRequest`, with the field at fault, when `info` rules `request` out."""
-    _check_voice(info, request)
+def check_request(info: EngineInfo, request: SynthesisRequest, way_out: str = "") -> None:
+    """Raises from `InvalidRequest`, with the field at fault, when `info` rules `request` out.
+
+    way_out: what else would clone, or speak more languages; ends those two messages.
+    """
+    _check_voice(info, request, way_out)
     if request.language is not None and request.language not in info.languages:
         raise UnsupportedLanguage(
             f"The model {info.model!r} does not speak {request.language}. "
-            f"It speaks: {', '.join(info.languages)}.",
+            f"It speaks: {', '.join(info.languages)}. {way_out}".rstrip(),
             param="language",
         )
     if request.instructions is not None and not info.can_instruct:
@@ -34,11 +37,11 @@ def check_request(info: EngineInfo, request: SynthesisRequest) -> None:
         )
 
 
-def _check_voice(info: EngineInfo, request: SynthesisRequest) -> None:
+def _check_voice(info: EngineInfo, request: SynthesisRequest, way_out: str) -> None:
     if request.reference is not None and not info.can_clone:
         raise UnsupportedOperation(
             f"The model {info.model!r} cannot clone a voice. Choose one of its own voices: "
-            f"{', '.join(s.id for s in info.speakers) or 'it has none'}.",
+            f"{', '.join(s.id for s in info.speakers) or 'it has none'}. {way_out}".rstrip(),
             param="voice",
         )
     if request.reference is not None and request.speaker is not None:

@@ -40,7 +40,10 @@ class Utterance:
         self.n_frames = 0
         self.n_text_tokens = 0
         self.skipped_text = ""
+        self.queued_s = 0.0
+        """Seconds that were spent waiting for the engine's slot."""
         self.engine_first_chunk_s: float | None = None
+        """Seconds from the engine's start to its first chunk."""
         self.n_samples = 0
         """Samples handed out so far, at `request.sample_rate`."""
         self._admitted = time.monotonic()
@@ -51,6 +54,8 @@ class Utterance:
         self._slot: Slot | None = None
         self._synthesis: Synthesis | None = None
         self.task = asyncio.ensure_future(self._run())
+        # Not a `finally` of `_run`: a task that is cancelled before its first turn never runs.
+        self.task.add_done_callback(self._finish)
 
     # For the edges ----------------------------------------------------------------------------
 
@@ -75,18 +80,20 @@ class Utterance:
     async def _run(self) -> None:
         try:
             await self._speak()
-        except asyncio.CancelledError:
-            self.error = Cancelled(self._token.reason or "cancelled")
-        except BaseException as error:
+        except Exception as error:
             self.error = error
-        finally:
-            self._token.set("ended")
-            self._give_slot_up()
-            self._queue.put_nowait(None)
+
+    def _finish(self, task: asyncio.Future[None]) -> None:
+        if task.cancelled():
+            self.error = Cancelled(self._token.reason or "cancelled")
+        self._token.set("ended")
+        self._give_slot_up()
+        self._queue.put_nowait(None)
 
     async def _speak(self) -> None:
         fragments = self._fragments()
         await self._take_slot(self._admitted + self._service.limits.synthesis_timeout_s)
+        self.queued_s = time.monotonic() - self._admitted
         shaping = Shaping(
             self._service.sound,
             self._service.engine.info.sample_rate,
@@ -142,6 +149,8 @@ class Utterance:
                     f"The synthesis did not finish within {timeout:g} s (--synthesis-timeout). "
                     "Send less text at a time, or try again when the server is less busy."
                 ) from None
+            if self.engine_first_chunk_s is None:
+                self.engine_first_chunk_s = synthesis.first_chunk_s
             self._emit(block)
         self._account(synthesis)
 
@@ -171,8 +180,6 @@ class Utterance:
         self.n_frames += result.n_frames
         self.n_text_tokens += result.n_text_tokens
         self.skipped_text += result.skipped_text
-        if self.engine_first_chunk_s is None:
-            self.engine_first_chunk_s = synthesis.first_chunk_s
 
     def _emit(self, block: Block) -> None:
         if not block.size:
