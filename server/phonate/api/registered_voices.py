@@ -9,13 +9,13 @@ from fastapi import APIRouter, Request
 
 from phonate.api.uploads import media_type, parse_json, read_form, unsupported
 from phonate.api.voice_desk import Desk, VoiceDesk
-from phonate.errors import InvalidRequest, NotFound
-from phonate.voices.consents import is_consent_id
+from phonate.errors import NotFound
 from phonate.voices.library import describe
 from phonate.voices.uploads import draft_from_fields
 from phonate.voices.voice import Voice
 
 router = APIRouter(tags=["voices"])
+# `status` in two answers is what clients of RealtimeTTS's server look for.
 
 _WORDS = {
     "name": {"type": "string", "maxLength": 256},
@@ -81,7 +81,7 @@ async def get_voice(voice: str, desk: Desk) -> dict[str, Any]:
 async def delete_voice(voice: str, desk: Desk) -> dict[str, Any]:
     """Remove a voice, by id or name, with everything made from it."""
     id = await desk.do(desk.library.remove, voice)
-    return {"id": id, "object": "audio.voice", "deleted": True}
+    return {"id": id, "object": "audio.voice", "deleted": True, "status": "deleted"}
 
 
 def _register_json(desk: VoiceDesk, body: bytes) -> dict[str, Any]:
@@ -90,16 +90,8 @@ def _register_json(desk: VoiceDesk, body: bytes) -> dict[str, Any]:
 
 def _register(desk: VoiceDesk, fields: Mapping[str, Any]) -> dict[str, Any]:
     draft = draft_from_fields(fields)
-    if draft.consent is not None and is_consent_id(draft.consent):
-        try:
-            desk.consents.get(draft.consent)
-        except NotFound as error:
-            raise InvalidRequest(
-                "consent: there is no consent with this id. POST /v1/audio/voice_consents makes "
-                "one.",
-                param="consent",
-            ) from error
-    return _answer(desk, desk.library.register(draft))
+    desk.consents.check(draft.consent)
+    return {**_answer(desk, desk.library.register(draft)), "status": "registered"}
 
 
 def _answer(desk: VoiceDesk, voice: Voice) -> dict[str, Any]:

@@ -74,6 +74,18 @@ class ConsentStore:
 
     def create(self, *, name: object, language: object, recording: bytes) -> Consent:
         """Check and keep. Raises InvalidRequest, TooLarge, UnsupportedMedia, Conflict when full."""
+        id = f"cons_{secrets.token_hex(12)}"
+        return self.restore(
+            id=id, name=name, language=language, created_at=int(time.time()), recording=recording
+        )
+
+    def restore(
+        self, *, id: object, name: object, language: object, created_at: int, recording: bytes
+    ) -> Consent:
+        """`create` for a consent that had an id before, elsewhere. Raises InvalidRequest for an id
+        that cannot be one; one that is here already is replaced."""
+        if not isinstance(id, str) or not _ID.fullmatch(id):
+            raise InvalidRequest("A consent's id is 'cons_' and 24 hex digits.", param="consent")
         cleaned = clean_text(language, "language", MAX_LANGUAGE_CHARS)
         if cleaned is None:
             raise InvalidRequest(
@@ -81,12 +93,7 @@ class ConsentStore:
                 "en-US.",
                 param="language",
             )
-        new = Consent(
-            id=f"cons_{secrets.token_hex(12)}",
-            name=clean_name(name),
-            language=cleaned,
-            created_at=int(time.time()),
-        )
+        new = Consent(id, clean_name(name), cleaned, created_at)
         load_reference(recording, param="recording")
         self._shelf.put(new, {_RECORDING: recording}, check=self._refuse_overflow)
         return new
@@ -105,6 +112,15 @@ class ConsentStore:
     def get(self, id: str) -> Consent:
         """Raises NotFound."""
         return self._find(id).value
+
+    def check(self, consent: str | None) -> None:
+        """For a voice that is to stand on it: one of ours must be here, anything else is the
+        caller's own reference. Raises InvalidRequest."""
+        if consent and is_consent_id(consent) and self._shelf.get(consent) is None:
+            raise InvalidRequest(
+                "There is no consent with this id. POST /v1/audio/voice_consents makes one.",
+                param="consent",
+            )
 
     def recording(self, id: str) -> bytes:
         """The bytes as they were sent. Raises NotFound."""

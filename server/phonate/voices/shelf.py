@@ -22,6 +22,7 @@ import contextlib
 import logging
 import os
 import secrets
+import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -89,7 +90,7 @@ class Shelf(Generic[T]):
             self._open(checked_at_opening_bytes)
         except (OSError, StorageError, Busy) as error:
             raise SetupError(
-                f"The folder of {schema.noun}s {root} cannot be used: {error}"
+                f"The folder of {schema.noun}s {root} cannot be used: {why(error)}"
             ) from error
 
     # --- reading
@@ -163,7 +164,7 @@ class Shelf(Generic[T]):
             )
             # From here on the new version counts, whatever happens to the old one.
             self._tidy(partial(self._remove_folders, reversed(older)))
-            self._tidy(self._announce)
+            self._announce()
             return Entry(folder, id, generation, value, manifest.files)
 
     def remove(self, id: str) -> bool:
@@ -210,7 +211,8 @@ class Shelf(Generic[T]):
         """Our own folder, or one that is still empty, is made private; somebody's is not touched:
         what we put into it is private by itself."""
         names = set(os.listdir(self.root))
-        if os.name == "posix" and (not names or LOCK_FILE in names):
+        is_open = stat.S_IMODE(self.root.stat().st_mode) != FOLDER_MODE
+        if os.name == "posix" and is_open and (not names or LOCK_FILE in names):
             self.root.chmod(FOLDER_MODE)
 
     def _sweep_debris(self) -> None:
@@ -270,7 +272,9 @@ class Shelf(Generic[T]):
             ) from error
 
     def _announce(self) -> None:
-        replace_file(self.root / CHANGES_FILE, secrets.token_bytes(16), sync=False)
+        """For the case that two changes fall into one tick of the folder's time."""
+        word = secrets.token_bytes(16)
+        self._tidy(partial(replace_file, self.root / CHANGES_FILE, word, sync=False))
 
     def _refuse_future(self, now: Inventory[T], id: str) -> None:
         problem = now.from_the_future(id)
@@ -308,7 +312,7 @@ class Shelf(Generic[T]):
                 except Damaged:
                     self._quarantine.take(problem.folder, problem.reason)
             log.error("%s %s was set aside: %s", self._schema.noun, problem.folder, problem.reason)
-            self._tidy(self._announce)
+            self._announce()
         except (StorageError, Busy, FromTheFuture, OSError) as error:
             log.warning("%s stays where it is: %s", problem.folder, why(error))
             with self._guard:

@@ -21,6 +21,15 @@ from phonate.voices.voice import Voice
 log = logging.getLogger(__name__)
 
 
+def bundled_folder() -> Path:
+    """Inside the installed package, or beside it in a checkout. Raises SetupError."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "starter_voices", package.parents[1] / "voices"):
+        if is_plain_folder(folder):
+            return folder
+    raise SetupError("--starter-voices: this installation came without them.")
+
+
 class StarterVoices:
     """Read once, at the start. A damaged one is left out with a warning."""
 
