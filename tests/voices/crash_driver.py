@@ -1,7 +1,7 @@
 """Kills a process that works on a store, again and again, and looks what is left.
 
 Run by test_store_crash.py in a process of its own, because it forks. Two ways to die: SIGKILL at a
-random moment, and before or after each single writing call of the operating system.
+random moment, and before each single writing call of the operating system.
 """
 
 from __future__ import annotations
@@ -89,20 +89,17 @@ def kill_at_random_moments(root: Path, times: int) -> None:
     assert unfinished >= times // 2, "the kills hit nothing"
 
 
-def die_at(n: int, *, after: bool) -> None:
-    """From now on the n-th writing call is this process's last, done or not."""
+def die_at(n: int) -> None:
+    """From now on the process does not live to make its n-th writing call."""
     count = 0
 
     def wrap(real: Callable[..., object]) -> Callable[..., object]:
         def call(*args: object, **kwargs: object) -> object:
             nonlocal count
             count += 1
-            if count - 1 == n and not after:
+            if count - 1 == n:
                 os._exit(9)
-            result = real(*args, **kwargs)
-            if count - 1 == n and after:
-                os._exit(9)
-            return result
+            return real(*args, **kwargs)
 
         return call
 
@@ -117,23 +114,16 @@ def die_at_every_call(root: Path) -> None:
         "replace": (old, new),
         "remove": (old, None),
     }
-    for operation, (before, after_it) in operations.items():
+    for operation, (before, after) in operations.items():
         points = 0
-        for n in range(200):
-            codes = [
-                die_once(root, operation, before, {before, after_it}, n, after=after)
-                for after in (False, True)
-            ]
-            points += sum(code == 9 for code in codes)
-            if codes == [0, 0]:
-                break
+        while die_once(root, operation, before, {before, after}, points):
+            points += 1
         print(f"{operation}: {points} points of death")
-        assert points > 20
+        assert points > 10
 
 
-def die_once(
-    root: Path, operation: str, before: Content, allowed: set[Content], n: int, *, after: bool
-) -> int:
+def die_once(root: Path, operation: str, before: Content, allowed: set[Content], n: int) -> bool:
+    """Whether the process died; False when it was done before its n-th call."""
     store = VoiceStore(root)
     store.remove("Anna")
     if before is not None:
@@ -141,16 +131,16 @@ def die_once(
     child = os.fork()
     if child == 0:
         mine = VoiceStore(root)
-        die_at(n, after=after)
+        die_at(n)
         if operation == "remove":
             mine.remove("Anna")
         else:
             mine.add(recorded("Anna", seed=2, seconds=0.2))
         os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    content = served(root)["Anna"]
-    assert content in allowed, f"{operation}, call {n}: neither old nor new"
-    return code
+    assert code in (0, 9)
+    assert served(root)["Anna"] in allowed, f"{operation}, call {n}: neither old nor new"
+    return code == 9
 
 
 if __name__ == "__main__":

@@ -29,12 +29,9 @@ from functools import partial
 from pathlib import Path
 from typing import Generic
 
-from filelock import FileLock
-from filelock import Timeout as LockTimeout
-
 from phonate.errors import Busy, Conflict, SetupError, StorageError
+from phonate.voices import writer_lock
 from phonate.voices.folders import (
-    FILE_MODE,
     FOLDER_MODE,
     GONE_PREFIX,
     NEW_PREFIX,
@@ -48,13 +45,11 @@ from phonate.voices.folders import (
 from phonate.voices.inventory import Entry, Inventory, Problem, Reader, Schema, T, Trouble, why
 from phonate.voices.manifest import Damaged, FileSeal, FromTheFuture, Manifest
 from phonate.voices.quarantine import Quarantine
+from phonate.voices.writer_lock import WriterLock
 
 log = logging.getLogger(__name__)
 
-LOCK_FILE = ".lock"
 CHANGES_FILE = ".changes"
-LOCK_TIMEOUT_S = 10.0
-"""A write takes milliseconds; who waits longer has met a hanging process."""
 CHECKED_AT_OPENING_BYTES = 1 << 30
 """Contents up to this much are hashed at the opening (1.4 GB/s measured); the rest at first use."""
 MAX_FILE_BYTES = 16 << 20
@@ -69,7 +64,7 @@ class Shelf(Generic[T]):
         schema: Schema[T],
         *,
         read_only: bool = False,
-        lock_timeout_s: float = LOCK_TIMEOUT_S,
+        lock_timeout_s: float = writer_lock.TIMEOUT_S,
         checked_at_opening_bytes: int = CHECKED_AT_OPENING_BYTES,
     ) -> None:
         """Opens the shelf. Raises SetupError naming the folder when it cannot be used."""
@@ -78,9 +73,7 @@ class Shelf(Generic[T]):
         self._reader = Reader(root, schema, max_file_bytes=MAX_FILE_BYTES)
         self._quarantine = Quarantine(root)
         self._read_only = read_only
-        self._lock_timeout_s = lock_timeout_s
-        self._writer = threading.RLock()
-        self._holding = False
+        self._lock = WriterLock(root, schema.noun, read_only=read_only, timeout_s=lock_timeout_s)
         self._guard = threading.Lock()  # of the four below; nothing waits while holding it
         self._inventory: Inventory[T] = Inventory()
         self._seen: tuple[int, bytes] | None = None
@@ -150,7 +143,7 @@ class Shelf(Generic[T]):
             self._schema.to_dict(value),
             {name: FileSeal.of(data) for name, data in files.items()},
         )
-        with self._writing("saved"):
+        with self._lock.hold("saved"):
             self._sweep_debris()
             now = self._refreshed()
             self._refuse_future(now, id)
@@ -171,7 +164,7 @@ class Shelf(Generic[T]):
         """Remove a thing with everything that was ever set aside under its id. False: there was
         none. Raises StorageError if bytes may be left; they are out of service then, and go at the
         next opening."""
-        with self._writing("removed completely"):
+        with self._lock.hold("removed completely"):
             self._sweep_debris()
             folders = self._refreshed().folders.get(id, ())
             found = self._quarantine.remove(id) or bool(folders)
@@ -184,7 +177,7 @@ class Shelf(Generic[T]):
     def locked(self, done: str = "saved") -> Iterator[None]:
         """Hold the writers' lock around something that must agree with the shelf. `done` is for
         the message: "could not be saved"."""
-        with self._writing(done):
+        with self._lock.hold(done):
             yield
 
     # --- inside
@@ -197,7 +190,7 @@ class Shelf(Generic[T]):
             make_folder(self.root)
             if existed:
                 self._tighten()
-            with self._writing("opened"):
+            with self._lock.hold("opened"):
                 self._sweep_debris()
                 self._refreshed()
                 self._sweep_losers()
@@ -212,7 +205,7 @@ class Shelf(Generic[T]):
         what we put into it is private by itself."""
         names = set(os.listdir(self.root))
         is_open = stat.S_IMODE(self.root.stat().st_mode) != FOLDER_MODE
-        if os.name == "posix" and is_open and (not names or LOCK_FILE in names):
+        if os.name == "posix" and is_open and (not names or writer_lock.FILE_NAME in names):
             self.root.chmod(FOLDER_MODE)
 
     def _sweep_debris(self) -> None:
@@ -303,7 +296,7 @@ class Shelf(Generic[T]):
         """Take a damaged folder out of service, unless a second look under the lock finds it gone
         (another process removed it while we read it) or whole. False: look it up again."""
         try:
-            with self._writing("set aside"):
+            with self._lock.hold("set aside"):
                 try:
                     self._reader.contents(self._reader.load(problem.folder))
                     return False
@@ -319,35 +312,3 @@ class Shelf(Generic[T]):
                 self._bad[problem.folder] = problem
                 self._seen = None
         return True
-
-    @contextlib.contextmanager
-    def _writing(self, done: str) -> Iterator[None]:
-        """Alone among threads and processes; OSError becomes StorageError without a path."""
-        if self._read_only:
-            raise StorageError(
-                f"Nothing can be {done}: the {self._schema.noun}s are read-only here."
-            )
-        with self._writer:
-            if self._holding:
-                yield
-                return
-            try:
-                with self._file_lock():
-                    self._holding = True
-                    try:
-                        yield
-                    finally:
-                        self._holding = False
-            except LockTimeout as error:
-                raise Busy(
-                    f"Another process is writing the {self._schema.noun}s. Try again.",
-                ) from error
-            except OSError as error:
-                raise StorageError(
-                    f"The {self._schema.noun} could not be {done}: {why(error)}."
-                ) from error
-
-    def _file_lock(self) -> FileLock:
-        return FileLock(
-            self.root / LOCK_FILE, timeout=self._lock_timeout_s, mode=FILE_MODE, thread_local=False
-        )
