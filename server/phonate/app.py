@@ -18,6 +18,7 @@ from phonate.api.guard import Guard, Policy, is_loopback
 from phonate.api.keys import Keys
 from phonate.api.models import ModelCatalog
 from phonate.api.state import State
+from phonate.audio.shape import Sound
 from phonate.engine.base import Engine
 from phonate.errors import SetupError
 from phonate.settings import Settings
@@ -110,12 +111,14 @@ def limits_of(settings: Settings) -> Limits:
 
 def sound_of(settings: Settings) -> SoundOptions:
     return SoundOptions(
-        trim_silence=settings.trim_silence,
-        silence_threshold=settings.silence_threshold,
-        pre_roll_ms=settings.trim_pre_roll_ms,
-        fade_in_ms=settings.trim_fade_in_ms,
-        fade_out_after_ms=settings.fragment_fade_out_after_ms,
-        startup_buffer_ms=settings.startup_buffer_ms,
+        sound=Sound(
+            trim_silence=settings.trim_silence,
+            onset_threshold=settings.silence_threshold,
+            onset_keep_ms=settings.trim_pre_roll_ms,
+            fade_in_ms=settings.trim_fade_in_ms,
+            fade_out_after_ms=settings.fragment_fade_out_after_ms,
+            startup_ms=settings.startup_buffer_ms,
+        ),
         clause_pause_s=settings.comma_silence_duration,
         sentence_pause_s=settings.sentence_silence_duration,
     )

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -38,7 +38,11 @@ _CONFIG = inspect.Parameter(
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command every option of `settings` as a flag. It is called with the Loaded result
     in place of them."""
-    own = list(inspect.signature(command).parameters.values())[1:]
+    hints = get_type_hints(command, include_extras=True)
+    own = [
+        parameter.replace(annotation=hints[parameter.name])
+        for parameter in list(inspect.signature(command).parameters.values())[1:]
+    ]
     options = [_option_of(name) for name in Settings.model_fields]
 
     def run(**given: Any) -> None:
@@ -61,9 +65,8 @@ def _option_of(name: str) -> inspect.Parameter:
     names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
     option = typer.Option(
         *names,
-        help=info.description,
+        help=f"{info.description}{_shown(info.get_default(call_default_factory=True))}",
         rich_help_panel=settings.group_of(info),
-        show_default=_shown(info.get_default(call_default_factory=True)),
         metavar=None if kind is bool else _metavar(info.annotation),
     )
     return inspect.Parameter(
@@ -87,10 +90,10 @@ def _metavar(annotation: Any) -> str:
     return {int: "N", float: "X"}.get(annotation, "TEXT")
 
 
-def _shown(default: Any) -> str | bool:
+def _shown(default: Any) -> str:
     if isinstance(default, bool):
-        return "on" if default else "off"
-    return str(default) if default not in (None, [], "") else False
+        default = "on" if default else "off"
+    return "" if default in (None, [], "") else f" (default {default})"
 
 
 @cli.command()

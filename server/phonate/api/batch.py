@@ -91,7 +91,7 @@ class _Batch:
                 "stream_format: an item of a batch comes whole.", param="stream_format"
             )
         utterance = self._state.service.speak(
-            body.to_request(self._state, self._request_id, self._key)
+            body.to_request(self._state, self._request_id, self._key, whole=True)
         )
         self._running.add(utterance)
         if self._gone:

@@ -38,7 +38,7 @@ def _check_format(value: object) -> Format:
 def _check_rate(value: object) -> int:
     if isinstance(value, bool) or value not in RATES:
         raise refuse(f"must be one of {', '.join(map(str, RATES))}, not {shown(value)}.")
-    return RATES[RATES.index(value)]  # type: ignore[arg-type]
+    return RATES[RATES.index(value)]
 
 
 class SpeechBody(VoiceFields):
@@ -71,7 +71,7 @@ class SpeechBody(VoiceFields):
             return "sse"
         return "whole" if self.stream is False else "stream"
 
-    def to_request(self, state: State, request_id: str, key: str) -> SpeechRequest:
+    def to_request(self, state: State, request_id: str, key: str, *, whole: bool) -> SpeechRequest:
         """Check against this server and its engine. Raises from `InvalidRequest`."""
         state.models.check(self.model)
         limit = state.settings.max_input_chars
@@ -95,6 +95,7 @@ class SpeechBody(VoiceFields):
             max_new_tokens=self.max_new_tokens,
             sampling=self.sampling,
             clone_mode=self.clone_mode or "auto",
+            whole=whole,
             split=self.split,
             request_id=request_id,
             key=key,

@@ -187,6 +187,11 @@ class Engine(Protocol):
         its children before the first chunk, EngineFailure at any time."""
         ...
 
+    def unspoken(self, text: str, speaker: str | None) -> str:
+        """What of `text` would be left out, "" if nothing: the same as `skipped_text` later, but
+        before the first sample, since headers leave first. Cheap."""
+        ...
+
     def extract_voice(self, audio: Samples, text: str | None) -> Reference:
         """Reference audio (mono, 24 kHz) -> what `Reference` says; with `text`, codes too.
         Raises UnsupportedOperation when the engine cannot clone."""

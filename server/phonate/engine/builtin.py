@@ -178,12 +178,7 @@ class BuiltinEngine:
         # Seeds are signed 64-bit numbers; a generator takes unsigned ones.
         rng = np.random.default_rng(request.seed & 0xFFFF_FFFF_FFFF_FFFF)
         lost: list[str] = [skipped] if skipped else []
-        try:
-            n_tokens = _speak(voice, words, rng, out, lost)
-        except PhonateError:
-            raise
-        except Exception as error:
-            raise EngineFailure(f"The voice {voice.speaker.id!r} failed: {error}") from error
+        n_tokens = _speak(voice, words, rng, out, lost)
         if out.finish_reason == "stop" and not out.audible:
             raise OutputError("The built-in voice made no audible sound for this text.")
         return SynthesisResult(
@@ -193,6 +188,9 @@ class BuiltinEngine:
             seed=request.seed,
             skipped_text=" ".join(lost),
         )
+
+    def unspoken(self, text: str, speaker: str | None) -> str:
+        return latin_part(plain_text(text)).skipped
 
     def extract_voice(self, audio: Samples, text: str | None) -> Reference:
         raise UnsupportedOperation(
@@ -291,12 +289,28 @@ def _speak(
     for piece in cut(words, MAX_PIECE_CHARS):
         if out.stopped():
             break
-        for spoken in voice.render(piece, rng, out.token, skipped):
+        for spoken in _rendered(voice, piece, rng, out.token, skipped):
             n_tokens += spoken.n_tokens
             if not out.put(join_ready(spoken.audio, spoken.end.value, SAMPLE_RATE)):
                 break
     out.stopped()
     return n_tokens
+
+
+def _rendered(
+    voice: SmallVoice,
+    piece: Piece,
+    rng: np.random.Generator,
+    token: CancelToken,
+    skipped: list[str],
+) -> Iterator[Spoken]:
+    """`voice.render`, its failures in our words. A failing sink is none of them."""
+    try:
+        yield from voice.render(piece, rng, token, skipped)
+    except PhonateError:
+        raise
+    except Exception as error:
+        raise EngineFailure(f"The voice {voice.speaker.id!r} failed: {error}") from error
 
 
 def _version(distribution: str) -> str:

@@ -32,6 +32,8 @@ class SpeechRequest:
     clone_mode: CloneMode = "auto"
     text_layout: TextLayout = "auto"
     initial_codec_chunk_frames: int | None = None
+    whole: bool = False
+    """The client gets nothing before the end: a fragment that went wrong can be tried again."""
     split: Literal["auto", "none"] = "auto"
     request_id: str = ""
     key: str = ""
