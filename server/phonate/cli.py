@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from phonate import __version__, cli_models, settings
+from phonate.cli_voices import voices
 from phonate.errors import PhonateError
 from phonate.settings import Loaded, Settings
 
@@ -21,6 +22,8 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+cli.add_typer(voices)
 
 _CONFIG = inspect.Parameter(
     "config",

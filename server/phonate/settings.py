@@ -90,6 +90,9 @@ class Settings(BaseModel):
     api_key_file: Path | None = _option(None, "Keys", "file of keys, one a line, optionally name:key; reread on change")
     protect_listings: bool = _option(False, "Keys", "ask for the key for voices and models too")
 
+    voice_dir: Path = _option(_default_voice_dir(), "Voices", "where registered voices are kept")
+    max_voices: int = _option(1000, "Voices", "registered voices at most", ge=1, le=100_000)
+    starter_voices: bool = _option(False, "Voices", "offer the voices that come with phonate for cloning models")
     voice_alias: list[str] = _option([], "Voices", "NAME=VOICE: answer to NAME with VOICE")
 
     allow_reference_urls: list[str] = _option([], "Voices", "a host from which ref_audio may be fetched")
