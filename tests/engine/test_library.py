@@ -101,11 +101,8 @@ def build(tmp_path: Path) -> Build:
         text = path.with_suffix(".c")
         text.write_text(source, encoding="utf-8")
         sizes = [f"-DABI={abi}", f"-DINIT_BYTES={init}", f"-DTTS_BYTES={tts}"]
-        subprocess.run(
-            [gcc, "-shared", "-fPIC", "-w", f"-I{HEADER_DIR}", *sizes, *flags]
-            + [str(text), "-o", str(path)],
-            check=True,
-        )
+        command = [gcc, "-shared", "-fPIC", "-w", f"-I{HEADER_DIR}", *sizes, *flags]
+        subprocess.run([*command, str(text), "-o", str(path)], check=True)
         return path
 
     return make
