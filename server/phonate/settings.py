@@ -92,6 +92,10 @@ class Settings(BaseModel):
 
     voice_dir: Path = _option(_default_voice_dir(), "Voices", "where registered voices are kept")
     max_voices: int = _option(1000, "Voices", "registered voices at most", ge=1, le=100_000)
+    lang: str = _option("auto", "Languages", "language of requests that name none")
+    language_fallback: str = _option("english", "Languages", "what a text of uncertain language is taken for")
+    language_id_model: Path | None = _option(None, "Languages", "a fastText model; default: the bundled lid.176.ftz")
+    voice_language_route: list[str] = _option([], "Languages", "BASE:LANG=VOICE: texts in LANG that ask for BASE are spoken by VOICE; LANG may be *")
     starter_voices: bool = _option(False, "Voices", "offer the voices that come with phonate for cloning models")
     voice_alias: list[str] = _option([], "Voices", "NAME=VOICE: answer to NAME with VOICE")
 

@@ -10,7 +10,9 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from phonate.api.fetch import ReferenceFetcher
+from phonate.api.voice_desk import VoiceDesk
 from phonate.settings import Settings
+from phonate.speech.routing import LanguageRouting
 from phonate.speech.service import SpeechService
 from phonate.speech.session_events import SessionLimits
 from phonate.voices.catalog import VoiceCatalog
@@ -25,6 +27,8 @@ class State:
     service: SpeechService
     voices: VoiceCatalog
     models: ModelCatalog
+    routing: LanguageRouting
+    desk: VoiceDesk
     fetcher: ReferenceFetcher
     encoders: Executor
     """Where audio is encoded: never on the loop."""
