@@ -22,6 +22,7 @@ from phonate.api import (
     envelope,
     health,
     languages,
+    metrics,
     models,
     registered_voices,
     speech,
@@ -31,6 +32,7 @@ from phonate.api import (
 from phonate.api.fetch import ReferenceFetcher
 from phonate.api.guard import Guard, Policy, is_loopback
 from phonate.api.keys import Keys
+from phonate.api.metrics import Metrics
 from phonate.api.models import ModelCatalog
 from phonate.api.state import State
 from phonate.api.voice_desk import VoiceDesk, open_desk
@@ -65,9 +67,25 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
     voices_ = resources.enter_context(open_voices(settings, info, encode))
     model_catalog = ModelCatalog(info.model, settings.alias, created=int(time.time()))
 
+    running: list[SpeechService] = []
+    sessions: set[object] = set()
+
+    def gauges() -> dict[str, float]:
+        health = running[-1].health()
+        return {
+            "active_requests": health.active_requests,
+            "queued_requests": health.queued_requests,
+            "stalled": health.stalled,
+            "sessions": len(sessions),
+            "voices": len(voices_.desk.library.voices()),
+        }
+
+    observer = Metrics(gauges, {"engine": info.name, "model": info.model, "device": info.device})
+
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = SpeechService(engine, limits_of(settings), sound_of(settings))
+        service = SpeechService(engine, limits_of(settings), sound_of(settings), observer)
+        running.append(service)
         turn.append(encode_in_turn(service, asyncio.get_running_loop()))
         encoders = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "phonate-encode")
         app.state.voice_desk = voices_.desk
@@ -76,6 +94,8 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
             service=service,
             voices=voices_.voices,
             models=model_catalog,
+            metrics=observer,
+            sessions=sessions,
             routing=voices_.routing,
             desk=voices_.desk,
             fetcher=ReferenceFetcher(settings.allow_reference_urls),
@@ -108,6 +128,7 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
         languages.router,
         capabilities.router,
         health.router,
+        metrics.router,
         stream.router,
     ):
         app.include_router(router)
@@ -154,6 +175,7 @@ def _policy(settings: Settings) -> Policy:
         )
     return Policy(
         keys=keys,
+        metrics_key=Keys(settings.metrics_key) if settings.metrics_key else None,
         protect_listings=settings.protect_listings,
         max_request_bytes=settings.max_request_bytes,
         check_host=not keys.required,

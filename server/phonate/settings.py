@@ -124,7 +124,10 @@ class Settings(BaseModel):
     stream_buffer_seconds: float = _option(30, "WebSocket", "audio that may wait for a slow reader before its synthesis is held", ge=0.2, le=3600)
     fragment_lookahead_words: int = _option(0, "WebSocket", "words that the first fragment waits for a sentence end before it settles for a clause", ge=0, le=50)
 
+    metrics: bool = _option(True, "Logging", "serve /metrics; it needs a key where any is set")
+    metrics_key: str | None = _option(None, "Logging", "a key that opens /metrics and nothing else", secret=True, min_length=1)
     log_level: Literal["debug", "info", "warning", "error"] = _option("info", "Logging", "least severe message that is logged")
+    log_format: Literal["text", "json"] = _option("text", "Logging", "one line of text, or one JSON object, a message")
     # fmt: on
 
 

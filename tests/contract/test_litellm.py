@@ -1,5 +1,6 @@
 import litellm
 import pytest
+
 from conftest import SENTENCE, check_speech, decode
 
 

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from conftest import SENTENCE, check_speech
 from livekit.agents import APIConnectOptions, APIStatusError
 from livekit.plugins import openai as lk
+
+from conftest import SENTENCE, check_speech
 
 OPTIONS = APIConnectOptions(max_retry=0, timeout=30)
 

@@ -1,6 +1,7 @@
 import numpy as np
 import openai
 import pytest
+
 from conftest import SENTENCE, check_speech, decode
 
 

@@ -3,7 +3,6 @@
 import asyncio
 
 import numpy as np
-from conftest import SENTENCE, check_speech
 from loguru import logger
 from pipecat.frames.frames import EndFrame, ErrorFrame, TTSAudioRawFrame, TTSSpeakFrame
 from pipecat.pipeline.pipeline import Pipeline
@@ -11,6 +10,8 @@ from pipecat.pipeline.runner import PipelineRunner
 from pipecat.pipeline.task import PipelineParams, PipelineTask
 from pipecat.processors.frame_processor import FrameProcessor
 from pipecat.services.openai.tts import OpenAITTSService, OpenAITTSSettings
+
+from conftest import SENTENCE, check_speech
 
 logger.remove()
 

@@ -18,6 +18,7 @@ from phonate.speech.session_events import SessionLimits
 from phonate.voices.catalog import VoiceCatalog
 
 if TYPE_CHECKING:
+    from phonate.api.metrics import Metrics
     from phonate.api.models import ModelCatalog
 
 
@@ -27,6 +28,7 @@ class State:
     service: SpeechService
     voices: VoiceCatalog
     models: ModelCatalog
+    metrics: Metrics
     routing: LanguageRouting
     desk: VoiceDesk
     fetcher: ReferenceFetcher
