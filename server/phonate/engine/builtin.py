@@ -154,6 +154,7 @@ class BuiltinEngine:
             model="builtin",
             device="cpu",
             sample_rate=SAMPLE_RATE,
+            one_language_per_speaker=True,
             languages=tuple(dict.fromkeys(s.language for s in speakers if s.language)),
             speakers=speakers,
             default_speaker=self._default.speaker.id,
@@ -192,6 +193,9 @@ class BuiltinEngine:
             seed=request.seed,
             skipped_text=" ".join(lost),
         )
+
+    def unspoken(self, text: str, speaker: str | None) -> str:
+        return latin_part(plain_text(text)).skipped
 
     def extract_voice(self, audio: Samples, text: str | None) -> Reference:
         raise UnsupportedOperation(

@@ -246,6 +246,9 @@ class ScriptedEngine:
             seed=request.seed,
         )
 
+    def unspoken(self, text: str, speaker: str | None) -> str:
+        return ""
+
     def extract_voice(self, audio: Samples, text: str | None) -> Reference:
         if not self._info.can_clone:
             raise UnsupportedOperation(

@@ -1,0 +1,220 @@
+"""Wiring: settings and an engine become an ASGI application. Nothing else happens here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from phonate import __version__
+from phonate.api import (
+    batch,
+    capabilities,
+    consents,
+    envelope,
+    health,
+    languages,
+    models,
+    registered_voices,
+    speech,
+    stream,
+    voices,
+)
+from phonate.api.fetch import ReferenceFetcher
+from phonate.api.guard import Guard, Policy, is_loopback
+from phonate.api.keys import Keys
+from phonate.api.models import ModelCatalog
+from phonate.api.state import State
+from phonate.api.voice_desk import VoiceDesk, open_desk
+from phonate.audio.shape import Sound
+from phonate.engine.base import Engine, EngineInfo, Reference, Samples
+from phonate.errors import SetupError
+from phonate.settings import Settings
+from phonate.speech.encoding import encode_in_turn
+from phonate.speech.language import Identifier
+from phonate.speech.routes import make_routes
+from phonate.speech.routing import LanguageRouting
+from phonate.speech.service import Limits, SpeechService
+from phonate.speech.session_events import SessionLimits
+from phonate.speech.shaping import SoundOptions
+from phonate.voices.catalog import VoiceCatalog, parse_aliases
+from phonate.voices.starters import bundled_folder
+
+Encode: TypeAlias = Callable[[Samples, str | None], Reference]
+
+
+def create_app(settings: Settings, engine: Engine) -> FastAPI:
+    """The whole server around one engine. Raises SetupError for settings that do not fit it."""
+    info = engine.info
+    policy = _policy(settings)
+    cors = _cors(settings)
+    resources = contextlib.ExitStack()
+    turn: list[Encode] = []
+
+    def encode(audio: Samples, text: str | None) -> Reference:
+        return turn[0](audio, text)  # Bound once there is a loop to queue on.
+
+    voices_ = resources.enter_context(open_voices(settings, info, encode))
+    model_catalog = ModelCatalog(info.model, settings.alias, created=int(time.time()))
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service = SpeechService(engine, limits_of(settings), sound_of(settings))
+        turn.append(encode_in_turn(service, asyncio.get_running_loop()))
+        encoders = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "phonate-encode")
+        app.state.voice_desk = voices_.desk
+        app.state.phonate = State(
+            settings=settings,
+            service=service,
+            voices=voices_.voices,
+            models=model_catalog,
+            routing=voices_.routing,
+            desk=voices_.desk,
+            fetcher=ReferenceFetcher(settings.allow_reference_urls),
+            encoders=encoders,
+            session_limits=session_limits_of(settings),
+        )
+        with resources:
+            await service.start()
+            try:
+                yield
+            finally:
+                await service.drain(settings.shutdown_timeout)
+                await service.close()
+                encoders.shutdown(wait=False, cancel_futures=True)
+
+    app = FastAPI(
+        title="phonate",
+        version=__version__,
+        summary="Text in, voice out, over the OpenAI audio API.",
+        lifespan=lifespan,
+    )
+    envelope.install(app)
+    for router in (
+        speech.router,
+        batch.router,
+        voices.router,
+        registered_voices.router,
+        consents.router,
+        models.router,
+        languages.router,
+        capabilities.router,
+        health.router,
+        stream.router,
+    ):
+        app.include_router(router)
+    # The last added is the outermost: CORS headers belong on refusals too.
+    app.add_middleware(Guard, policy=policy)
+    app.add_middleware(envelope.RequestContext)
+    app.add_middleware(CORSMiddleware, **cors)
+    return app
+
+
+@dataclass(frozen=True, slots=True)
+class Voices:
+    """Everything that choosing a voice needs, opened together."""
+
+    voices: VoiceCatalog
+    routing: LanguageRouting
+    desk: VoiceDesk
+
+
+@contextlib.contextmanager
+def open_voices(settings: Settings, info: EngineInfo, encode: Encode) -> Iterator[Voices]:
+    """Raises SetupError for a voice folder, an alias, a route or an identifier that is wrong."""
+    starters = bundled_folder() if settings.starter_voices else None
+    with open_desk(
+        settings.voice_dir, info, encode, max_voices=settings.max_voices, starters=starters
+    ) as desk:
+        catalog = VoiceCatalog(info, parse_aliases(settings.voice_alias), desk.library)
+        routing = LanguageRouting(
+            info,
+            make_routes(info, settings.voice_language_route, catalog.knows),
+            Identifier(settings.language_id_model),
+            default=settings.lang,
+            fallback=settings.language_fallback,
+        )
+        yield Voices(catalog, routing, desk)
+
+
+def _policy(settings: Settings) -> Policy:
+    keys = Keys(settings.api_key, settings.api_key_file)
+    if not is_loopback(settings.host) and not (settings.allow_lan and keys.required):
+        raise SetupError(
+            f"--host {settings.host}: listening beyond loopback needs --allow-lan and a key "
+            "(--api-key-file or --api-key), since everybody on the network can then speak."
+        )
+    return Policy(
+        keys=keys,
+        protect_listings=settings.protect_listings,
+        max_request_bytes=settings.max_request_bytes,
+        check_host=not keys.required,
+        origins=tuple(settings.cors_origin),
+    )
+
+
+def _cors(settings: Settings) -> dict[str, Any]:
+    if "*" in settings.cors_origin:
+        raise SetupError("--cors-origin *: name the origins, such as https://app.example.")
+    loopback = r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?"
+    return {
+        "allow_origins": settings.cors_origin,
+        "allow_origin_regex": None if settings.cors_origin else loopback,
+        "allow_methods": ["GET", "POST", "DELETE", "OPTIONS"],
+        "allow_headers": ["Authorization", "Content-Type", "X-Request-ID"],
+        "expose_headers": EXPOSED_HEADERS,
+        "max_age": 600,
+    }
+
+
+EXPOSED_HEADERS = [
+    "X-Request-ID", "X-Audio-Encoding", "X-Audio-Sample-Rate", "X-Audio-Channels",
+    "X-Audio-Bits-Per-Sample", "X-Voice", "X-Language", "X-Seed", "X-Finish-Reason",
+    "X-Audio-Duration-Ms", "X-Usage-Input-Tokens", "X-Usage-Output-Tokens",
+    "X-Usage-Total-Tokens", "X-Unspoken-Text", "Retry-After", "Server-Timing",
+]  # fmt: skip
+
+
+def limits_of(settings: Settings) -> Limits:
+    return Limits(
+        max_active=settings.max_batch,
+        max_queued=settings.max_queued_requests,
+        max_output_bytes=settings.max_output_bytes,
+        synthesis_timeout_s=settings.synthesis_timeout,
+        stall_timeout_s=settings.stall_timeout,
+    )
+
+
+def session_limits_of(settings: Settings) -> SessionLimits:
+    return SessionLimits(
+        idle_timeout_s=settings.session_idle_timeout,
+        pause_timeout_s=settings.pause_timeout,
+        send_timeout_s=settings.send_timeout,
+        buffer_s=settings.stream_buffer_seconds,
+        lookahead_words=settings.fragment_lookahead_words,
+        clause_pause_s=settings.comma_silence_duration,
+        sentence_pause_s=settings.sentence_silence_duration,
+    )
+
+
+def sound_of(settings: Settings) -> SoundOptions:
+    return SoundOptions(
+        sound=Sound(
+            trim_silence=settings.trim_silence,
+            onset_threshold=settings.silence_threshold,
+            onset_keep_ms=settings.trim_pre_roll_ms,
+            fade_in_ms=settings.trim_fade_in_ms,
+            fade_out_after_ms=settings.fragment_fade_out_after_ms,
+            startup_ms=settings.startup_buffer_ms,
+        ),
+        clause_pause_s=settings.comma_silence_duration,
+        sentence_pause_s=settings.sentence_silence_duration,
+    )
