@@ -9,7 +9,6 @@ import pytest
 from golden_cases import CASES, MODELS, reference_audio
 
 from phonate.engine.base import CancelToken, Reference, Sampling, SynthesisRequest
-from phonate.errors import SetupError
 
 pytest.importorskip("qwen_tts", reason="needs the official package: ./tests/parity/run")
 
@@ -19,28 +18,22 @@ TOLERANCE = 1e-4
 GREEDY = Sampling(do_sample=False, subtalker_do_sample=False)
 
 
-@pytest.fixture(scope="module")
-def library():
-    from phonate.engine.library import find_library
-
-    try:
-        found = find_library()
-    except SetupError as error:
-        pytest.skip(f"no native library: {error.message}")
-    if found.abi < OURS:
-        pytest.skip(f"needs our native library (make native), found ABI {found.abi}")
-    return found
+@pytest.fixture
+def our_library(library):
+    if library.abi < OURS:
+        pytest.skip(f"needs our native library (make native), found ABI {library.abi}")
+    return library
 
 
 @pytest.fixture
-def engine(both, library):
+def engine(both, our_library):
     from phonate.engine.qwen import QwenEngine
 
     opened = []
 
     def open_one(recipe):
         files = both(recipe).files
-        opened.append(QwenEngine(files.talker, files.codec, library=library))
+        opened.append(QwenEngine(files.talker, files.codec, library=our_library))
         return opened[-1]
 
     yield open_one
