@@ -55,7 +55,14 @@ def library() -> Library:
 
 
 @pytest.fixture(scope="session")
-def made_model(request: pytest.FixtureRequest) -> Callable[[str], ModelFiles]:
+def model_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """pytest's cache, or a temporary folder when it is switched off."""
+    cache = getattr(request.config, "cache", None)
+    return cache.mkdir("phonate-models") if cache else tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="session")
+def made_model(model_cache: Path) -> Callable[[str], ModelFiles]:
     """Name of MODELS -> its GGUF files as the recipe has them."""
     sources = sorted(Path(factory.__file__).parent.glob("factory*.py"))
     sources += [Path(factory.__file__).with_name(name) for name in ("convert.py", "gguf_types.py")]
@@ -64,7 +71,7 @@ def made_model(request: pytest.FixtureRequest) -> Callable[[str], ModelFiles]:
     def make(name: str) -> ModelFiles:
         recipe = MODELS[name]
         key = hashlib.sha256(digest.digest() + repr(recipe).encode()).hexdigest()[:16]
-        folder = request.config.cache.mkdir("phonate-models") / f"{name}-{key}"
+        folder = model_cache / f"{name}-{key}"
         files = ModelFiles(folder / "talker-F32.gguf", folder / "codec-F32.gguf")
         if not folder.is_dir():
             for stale in folder.parent.glob(f"{name}-????????????????"):

@@ -60,7 +60,22 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     # fmt: off
-    engine: Literal["auto", "builtin", "scripted"] = _option("auto", "Engine", "auto: a Qwen3-TTS model when one is given, else the built-in voice")
+    model: str | None = _option(None, "Engine", "a Qwen3-TTS model: a short name, a hub id, or the path of a talker GGUF; default: the built-in voice")
+    talker: Path | None = _option(None, "Engine", "path of the talker GGUF")
+    codec: Path | None = _option(None, "Engine", "path of the codec GGUF")
+    quant: Literal["F32", "BF16", "Q8_0", "Q4_K_M"] = _option("Q8_0", "Engine", "which files of a named model")
+    model_cache_dir: Path | None = _option(None, "Engine", "where models are kept; default: the hub's own place")
+    local_files_only: bool = _option(False, "Engine", "never download a model")
+    library: str | None = _option(None, "Engine", "native library: a path, or a name that `phonate doctor` lists; default: the best that is found")
+    device: Literal["auto", "cpu", "gpu"] = _option("auto", "Engine", "a library for another device is refused")
+    cpu_threads: int | None = _option(None, "Engine", "threads of the native engine; default: physical cores, at most 8", ge=1, le=256)
+    cpu_codec_threads: int = _option(0, "Engine", "threads of the codec, where the library has them apart; 0 is its choice", ge=0, le=256)
+    cpu_stream_frames: int = _option(0, "Engine", "codec frames in a chunk; 0 is the library's choice", ge=0, le=64)
+    precision: Literal["exact", "fast"] = _option("exact", "Engine", "fast: fewer bits per weight, where the library has it")
+    fa: bool = _option(True, "Engine", "flash attention, where the library has it")
+    clamp_fp16: bool | None = _option(None, "Engine", "clamp to half precision; default: on the GPU only")
+    codec_chunk_sec: float = _option(24.0, "Engine", "seconds that the codec decodes at a time when not streaming", gt=0, le=600)
+    onset_silence_profile: str | None = _option(None, "Engine", "codes that are not chosen first, for one known pair of model files")
     alias: list[str] = _option([], "Engine", "a further id under which the model is served")
     max_batch: int = _option(1, "Engine", "syntheses at a time", ge=1, le=64)
     max_queued_requests: int = _option(8, "Engine", "requests that may wait; more are answered 503", ge=0, le=100_000)
@@ -75,6 +90,9 @@ class Settings(BaseModel):
     api_key_file: Path | None = _option(None, "Keys", "file of keys, one a line, optionally name:key; reread on change")
     protect_listings: bool = _option(False, "Keys", "ask for the key for voices and models too")
 
+    voice_dir: Path = _option(_default_voice_dir(), "Voices", "where registered voices are kept")
+    max_voices: int = _option(1000, "Voices", "registered voices at most", ge=1, le=100_000)
+    starter_voices: bool = _option(False, "Voices", "offer the voices that come with phonate for cloning models")
     voice_alias: list[str] = _option([], "Voices", "NAME=VOICE: answer to NAME with VOICE")
 
     allow_reference_urls: list[str] = _option([], "Voices", "a host from which ref_audio may be fetched")

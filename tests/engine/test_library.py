@@ -101,11 +101,8 @@ def build(tmp_path: Path) -> Build:
         text = path.with_suffix(".c")
         text.write_text(source, encoding="utf-8")
         sizes = [f"-DABI={abi}", f"-DINIT_BYTES={init}", f"-DTTS_BYTES={tts}"]
-        subprocess.run(
-            [gcc, "-shared", "-fPIC", "-w", f"-I{HEADER_DIR}", *sizes, *flags]
-            + [str(text), "-o", str(path)],
-            check=True,
-        )
+        command = [gcc, "-shared", "-fPIC", "-w", f"-I{HEADER_DIR}", *sizes, *flags]
+        subprocess.run([*command, str(text), "-o", str(path)], check=True)
         return path
 
     return make
@@ -195,9 +192,7 @@ def test_bad_candidate_is_passed_over_and_told(
         find_library()
 
 
-def test_log_of_a_library_reaches_python(
-    build: Build, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_of_a_library_reaches_python(build: Build, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, logger="phonate.native"):
         open_library(build(5, 40, 200))
     assert ("phonate.native", logging.WARNING, "hello from C") in caplog.record_tuples

@@ -42,7 +42,10 @@ def test_repeats_and_floods_are_counted(lines: pytest.LogCaptureFixture) -> None
     assert len(lines.records) == MAX_LINES
     clock.now += WINDOW_S
     log.line(2, "later")
-    assert lines.messages[-2:] == [f"{4 + 1000 - (MAX_LINES - 1)} native log lines were held back", "later"]
+    assert lines.messages[-2:] == [
+        f"{4 + 1000 - (MAX_LINES - 1)} native log lines were held back",
+        "later",
+    ]
 
 
 def test_quiet_levels_cost_nothing_of_the_ceiling(lines: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import itertools
 import logging
 import threading
 import time
@@ -49,9 +50,7 @@ Engines = Callable[..., QwenEngine]
 
 
 @pytest.fixture(scope="module")
-def engines(
-    library: Library, model_files: Callable[[str], ModelFiles]
-) -> Iterator[Engines]:
+def engines(library: Library, model_files: Callable[[str], ModelFiles]) -> Iterator[Engines]:
     """Name of a model -> its engine. One is open at a time: a full codec takes 400 MB."""
     opened: dict[str, QwenEngine] = {}
 
@@ -458,7 +457,7 @@ def test_blocking_sink_pauses_the_engine(base: QwenEngine) -> None:
         return True
 
     base.synthesize(SynthesisRequest(text="Hello", seed=1, max_new_tokens=3), sink, CancelToken())
-    assert all(b - a >= 0.2 for a, b in zip(arrivals, arrivals[1:], strict=False))
+    assert all(b - a >= 0.2 for a, b in itertools.pairwise(arrivals))
 
 
 # ---------------------------------------------------------------- text
@@ -473,7 +472,9 @@ def test_control_characters_are_not_obeyed(base: QwenEngine) -> None:
     assert one.n_text_tokens == two.n_text_tokens > 1
 
 
-@pytest.mark.parametrize("special", ["<|im_end|>", "<|im_start|>user", "<tts_pad>", "<|endoftext|>"])
+@pytest.mark.parametrize(
+    "special", ["<|im_end|>", "<|im_start|>user", "<tts_pad>", "<|endoftext|>"]
+)
 def test_special_tokens_are_text(base: QwenEngine, special: str) -> None:
     """A text with a control token has more tokens than without, and what follows is still said:
     obeyed, it would be one token."""
@@ -616,7 +617,7 @@ def test_unknown_language_is_refused_by_name(base: QwenEngine) -> None:
     assert caught.value.param == "language"
 
 
-@pytest.mark.parametrize("text", ["", "   ", "\n\t\r", "\x00\x01", "​"[:0]])
+@pytest.mark.parametrize("text", ["", "   ", "\n\t\r", "\x00\x01", "\u200b\u2060", "\ufeff"])
 def test_blank_text_is_refused(base: QwenEngine, text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         speak(base, text=text)
@@ -633,34 +634,27 @@ def test_prompt_and_frames_beyond_the_context_are_refused_with_the_numbers(
     with pytest.raises(InvalidRequest, match=f"too long.*{limit} positions") as caught:
         speak(base, text="Zq! " * limit, max_new_tokens=None)
     assert caught.value.param == "input"
-    long_voice = voice(base, n_frames=limit)
     with pytest.raises(InvalidRequest, match="positions"):
-        speak(base, reference=long_voice)
+        speak(base, reference=voice(base, n_frames=limit))
 
 
-def test_largest_prompt_that_is_let_through_is_spoken(
-    base: QwenEngine, library: Library
-) -> None:
+def test_largest_prompt_that_is_let_through_is_spoken(base: QwenEngine) -> None:
     """The bound errs on the safe side: just under it, the library still manages."""
-    limit = library.traits.context_limit or ONE_THREAD.context_rows
-    reference = voice(base, n_frames=limit - 200)
-    low, high = 1, 200
-    while high - low > 1:  # the most frames that are let through
+
+    def request(n_words: int) -> SynthesisRequest:
+        return SynthesisRequest("Zq! " * n_words, seed=1, max_new_tokens=2)
+
+    low, high = 1, 10_000
+    while high - low > 1:  # the longest text that is let through
         middle = (low + high) // 2
-        request = SynthesisRequest("Hello", reference=reference, max_new_tokens=middle)
         try:
-            base._checker.plan(request)
+            base._checker.plan(request(middle))
             low = middle
         except InvalidRequest:
             high = middle
-    token = CancelToken()
-    result = base.synthesize(
-        SynthesisRequest("Hello", reference=reference, seed=1, max_new_tokens=low),
-        lambda _samples: True,
-        token,
-    )
-    assert result.finish_reason == "length"
-    assert result.n_frames == low > 50
+    result = base.synthesize(request(low), lambda _samples: True, CancelToken())
+    assert result.n_frames == 2
+    assert result.n_text_tokens > 4 * low - 2
 
 
 # ---------------------------------------------------------------- cloning
@@ -868,13 +862,14 @@ def test_onset_silence_bans_codes_for_x_vectors_only(
             open_engine(library, model_files("base"), onset_silence=OnsetSilence((1,), 3))
         return
     reference = voice(base)
-    vector, _, _ = speak(base, reference=reference, clone_mode="speaker_only")
+    vector, _, _ = speak(base, reference=reference, clone_mode="speaker_only", max_new_tokens=6)
     icl, _, _ = speak(base, reference=reference)
-    keep = 7  # of 2048 codes, for the first three frames
-    onset = OnsetSilence(tuple(i for i in range(2048) if i != keep), 3)
+    onset = OnsetSilence(tuple(range(1024)), 6)  # half of the codes, for every frame
     engine = open_engine(library, model_files("base"), onset_silence=onset)
     try:
-        banned, _, _ = speak(engine, reference=reference, clone_mode="speaker_only")
+        banned, _, _ = speak(
+            engine, reference=reference, clone_mode="speaker_only", max_new_tokens=6
+        )
         still_icl, _, _ = speak(engine, reference=reference)
     finally:
         engine.close()
@@ -882,7 +877,9 @@ def test_onset_silence_bans_codes_for_x_vectors_only(
     np.testing.assert_array_equal(icl, still_icl)
 
 
-@pytest.mark.parametrize("onset", [OnsetSilence((), 3), OnsetSilence((2048,), 3), OnsetSilence((1,), 0)])
+@pytest.mark.parametrize(
+    "onset", [OnsetSilence((), 3), OnsetSilence((2048,), 3), OnsetSilence((1,), 0)]
+)
 def test_bad_onset_profile_is_refused(
     library: Library, model_files: Callable[[str], ModelFiles], onset: OnsetSilence
 ) -> None:
@@ -932,9 +929,7 @@ def test_stream_frames_sets_the_chunks(
 ) -> None:
     if not (library.traits.n_threads_at_init or "qt_init_cpu_ex" in library.symbols):
         pytest.skip("this library has no switch for the chunk size")
-    engine = open_engine(
-        library, model_files("base"), ContextOptions(threads=1, stream_frames=1)
-    )
+    engine = open_engine(library, model_files("base"), ContextOptions(threads=1, stream_frames=1))
     try:
         assert speak(engine, max_new_tokens=5)[2] == [FRAME] * 5
     finally:

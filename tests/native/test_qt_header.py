@@ -101,6 +101,8 @@ def compile_text(text: str, language: str, tmp_path: Path, *more: str) -> Path:
     source, out = tmp_path / "program.c", tmp_path / "program.out"
     source.write_text(text, encoding="utf-8")
     command = [compiler(name), *flags, *STRICT, f"-I{HEADER.parent}", str(source), "-o", str(out)]
+    # files after it are libraries again, not more source
+    command += ["-x", "none"]
     done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return out
@@ -155,7 +157,9 @@ def test_binding_sees_the_same_layout(struct: str, fields: dict[str, int]) -> No
 
 
 def test_declarations_are_cut_not_copied() -> None:
-    cut = declarations("int hidden(void);\n/* cffi:begin */\n/* a */ QT_API int f(void);\n/* cffi:end */")
+    cut = declarations(
+        "int hidden(void);\n/* cffi:begin */\n/* a */ QT_API int f(void);\n/* cffi:end */"
+    )
     assert cut.split() == ["int", "f(void);"]
     whole = declarations(HEADER.read_text(encoding="utf-8"))
     assert "QT_API" not in whole

@@ -222,6 +222,9 @@ class QwenEngine:
 
     # ------------------------------------------------------------ cloning
 
+    def unspoken(self, text: str, speaker: str | None) -> str:
+        return ""
+
     def extract_voice(self, audio: Samples, text: str | None) -> Reference:
         """Encodes a reference once: x-vector, and with `text` the codes as well."""
         if not self._info.can_clone:
@@ -284,8 +287,8 @@ def _checked_onset(onset: OnsetSilence | None, library: Library) -> OnsetSilence
             f"--onset-silence-profile: the native library {library.traits.label} "
             f"(ABI {library.abi}) cannot do this; ABI 5 or 6 can."
         )
-    if not onset.ids or not all(0 <= i < CODE_LIMIT for i in onset.ids):
-        raise SetupError(f"An onset-silence profile holds codes 0..{CODE_LIMIT - 1}.")
+    if not 1 <= len(onset.ids) <= 1024 or not all(0 <= i < CODE_LIMIT for i in onset.ids):
+        raise SetupError(f"An onset-silence profile holds 1 to 1024 codes, 0..{CODE_LIMIT - 1}.")
     if not 1 <= onset.n_frames <= 64:
         raise SetupError("An onset-silence profile covers 1 to 64 frames.")
     return onset

@@ -120,7 +120,7 @@ class RequestChecker:
     def plan(self, request: SynthesisRequest) -> Plan:
         """Raises from the InvalidRequest branch, naming the field as a client knows it."""
         text = self.spoken(request.text, "input")
-        if not text:
+        if is_blank(text):
             raise InvalidRequest("The text is blank; send something to say.", param="input")
         speaker = self._speaker(request)
         instructions = self._instructions(request)
@@ -306,6 +306,11 @@ class RequestChecker:
 
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def is_blank(text: str) -> bool:
+    """Nothing but spaces and characters without a shape, such as zero-width ones."""
+    return all(unicodedata.category(char)[0] in "CZ" for char in text)
 
 
 def _break(match: re.Match[str]) -> str:
