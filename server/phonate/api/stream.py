@@ -13,6 +13,7 @@ import json
 import logging
 import time
 import uuid
+from functools import partial
 from typing import Protocol
 
 from fastapi import APIRouter, WebSocket
@@ -22,6 +23,7 @@ from phonate.api.guard import refuse
 from phonate.api.keys import SUBPROTOCOL_PREFIX
 from phonate.api.schemas import SpeechBody
 from phonate.api.state import State
+from phonate.api.voice_choice import fragment_voice
 from phonate.errors import Busy, InvalidRequest, PhonateError
 from phonate.speech.fields import read
 from phonate.speech.fragments import DEFAULT_MAX_CHARS
@@ -86,10 +88,10 @@ async def plan_for(config: Config, state: State, request_id: str, key: str) -> P
     seed = draw_seed() if request.seed is None else request.seed
     request = dataclasses.replace(request, first_seed=seed, split="none")
     longest = state.service.engine.info.max_text_chars or DEFAULT_MAX_CHARS
-    about = {"voice": request.voice, "language": request.language, "seed": seed}
+    about = {"voice": request.voice, "language": request.asked_language, "seed": seed}
     return Plan(
         what=request,
-        language=request.language,
+        language=request.asked_language,
         max_chars=min(longest, DEFAULT_MAX_CHARS),
         about={name: value for name, value in about.items() if value not in (None, "")},
     )
@@ -152,7 +154,9 @@ class _Shell:
         self._machine = machine
         self._state = state
         self._resolving: asyncio.Task[None] | None = None
-        self._engine = SessionEngine(state.service, session, self._wake)
+        self._engine = SessionEngine(
+            state.service, session, self._wake, partial(fragment_voice, state)
+        )
         self._loop = asyncio.get_running_loop()
         self._to_send = asyncio.Event()
         self._over = asyncio.Event()

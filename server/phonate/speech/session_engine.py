@@ -13,7 +13,7 @@ import asyncio
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from phonate.errors import Cancelled, EngineFailure, OutputError, PhonateError
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("phonate.speech")
 
+Route = Callable[[SpeechRequest, str], Awaitable[SpeechRequest]]
+"""The session's plan and a fragment's text -> the request for the fragment, whose language may
+call for another voice."""
+
 YIELD_POLL_S = 0.02
 """How often a session that stands still looks whether others wait for its slot."""
 
@@ -42,10 +46,13 @@ class SessionEngine:
     the shell to look at what the session wants next. The plans of the session are SpeechRequests.
     """
 
-    def __init__(self, service: SpeechService, session: Session, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, service: SpeechService, session: Session, wake: Callable[[], None], route: Route
+    ) -> None:
         self._service = service
         self._session = session
         self._wake = wake
+        self._route = route
         self._gate = asyncio.Event()
         self._gate.set()
         self._utterance: Utterance | None = None
@@ -134,9 +141,8 @@ class SessionEngine:
 
     async def _until_whole(self, command: StartFragment) -> str:
         """Speak, again if others had to go first; the finish reason."""
-        request: SpeechRequest = dataclasses.replace(
-            command.plan, text=command.text, startup_buffer=command.first
-        )
+        request = await self._route(command.plan, command.text)
+        request = dataclasses.replace(request, startup_buffer=command.first)
         delivered = 0
         while True:
             await self._gate.wait()
