@@ -119,7 +119,7 @@ def die_at_every_call(root: Path) -> None:
         while die_once(root, operation, before, {before, after}, points):
             points += 1
         print(f"{operation}: {points} points of death")
-        assert points > 10
+        assert points >= 8  # pathlib goes past some of our wrappers in Python 3.10
 
 
 def die_once(root: Path, operation: str, before: Content, allowed: set[Content], n: int) -> bool:
