@@ -13,7 +13,8 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from phonate import __version__
-from phonate.api import batch, envelope, health, models, speech, voices
+from phonate.api import batch, envelope, health, models, speech, stream, voices
+from phonate.api.fetch import ReferenceFetcher
 from phonate.api.guard import Guard, Policy, is_loopback
 from phonate.api.keys import Keys
 from phonate.api.models import ModelCatalog
@@ -23,6 +24,7 @@ from phonate.engine.base import Engine
 from phonate.errors import SetupError
 from phonate.settings import Settings
 from phonate.speech.service import Limits, SpeechService
+from phonate.speech.session_events import SessionLimits
 from phonate.speech.shaping import SoundOptions
 from phonate.voices.catalog import VoiceCatalog, parse_aliases
 
@@ -36,7 +38,16 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = SpeechService(engine, limits_of(settings), sound_of(settings))
         encoders = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "phonate-encode")
-        app.state.phonate = State(settings, service, voice_catalog, model_catalog, encoders)
+        fetcher = ReferenceFetcher(settings.allow_reference_urls)
+        app.state.phonate = State(
+            settings,
+            service,
+            voice_catalog,
+            model_catalog,
+            fetcher,
+            encoders,
+            session_limits_of(settings),
+        )
         await service.start()
         try:
             yield
@@ -52,7 +63,14 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
         lifespan=lifespan,
     )
     envelope.install(app)
-    for router in (speech.router, batch.router, voices.router, models.router, health.router):
+    for router in (
+        speech.router,
+        batch.router,
+        voices.router,
+        models.router,
+        health.router,
+        stream.router,
+    ):
         app.include_router(router)
     # The last added is the outermost: CORS headers belong on refusals too.
     app.add_middleware(Guard, policy=_policy(settings))
@@ -106,6 +124,18 @@ def limits_of(settings: Settings) -> Limits:
         max_output_bytes=settings.max_output_bytes,
         synthesis_timeout_s=settings.synthesis_timeout,
         stall_timeout_s=settings.stall_timeout,
+    )
+
+
+def session_limits_of(settings: Settings) -> SessionLimits:
+    return SessionLimits(
+        idle_timeout_s=settings.session_idle_timeout,
+        pause_timeout_s=settings.pause_timeout,
+        send_timeout_s=settings.send_timeout,
+        buffer_s=settings.stream_buffer_seconds,
+        lookahead_words=settings.fragment_lookahead_words,
+        clause_pause_s=settings.comma_silence_duration,
+        sentence_pause_s=settings.sentence_silence_duration,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from phonate import __version__, settings
+from phonate import __version__, cli_models, settings
 from phonate.cli_voices import voices
 from phonate.errors import PhonateError
 from phonate.settings import Loaded, Settings
@@ -143,6 +143,11 @@ def config(loaded: Loaded) -> None:
         if settings.is_secret(info) and value:
             value = "***"
         typer.echo(f"{name} = {value!r}  # {loaded.origins[name]}")
+
+
+dev = typer.Typer(help="For those who work on phonate.", no_args_is_help=True)
+cli_models.register(cli, dev)
+cli.add_typer(dev, name="dev")
 
 
 def _version(wanted: bool) -> None:

@@ -10,6 +10,7 @@ import sys
 import uvicorn
 
 from phonate.app import create_app
+from phonate.cli_models import shown_progress
 from phonate.engine.choose import create_engine
 from phonate.errors import SetupError
 from phonate.settings import Settings
@@ -19,7 +20,8 @@ def serve(settings: Settings) -> None:
     """Run until a signal ends it. Raises SetupError before the socket opens."""
     _set_up_logging(settings)
     sock = _bind(settings)
-    engine = create_engine(settings)
+    with shown_progress() as progress:
+        engine = create_engine(settings, progress)
     app = create_app(settings, engine)
     host, port = sock.getsockname()[:2]
     server = _Server(uvicorn_config(app, settings), f"http://{_bracketed(host)}:{port}")
@@ -36,6 +38,9 @@ def uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
         server_header=False,
         ws="websockets-sansio",
         ws_per_message_deflate=False,
+        # Pings keep proxies from closing quiet connections, but a late pong is no offence: a
+        # client that reads slowly has a minute of audio in front of the ping.
+        ws_ping_timeout=None,
         timeout_graceful_shutdown=round(settings.shutdown_timeout) + 5,
     )
 

@@ -9,12 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phonate.engine.spoken_english import (
-    MAX_RUN_CHARS,
-    MAX_RUN_PARTS,
-    name_marks,
-    spoken_english,
-)
+from phonate.engine.long_runs import MAX_RUN_CHARS, MAX_RUN_PARTS
+from phonate.engine.spoken_english import name_marks, spoken_english
 
 
 @pytest.mark.parametrize(

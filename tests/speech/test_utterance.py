@@ -20,7 +20,7 @@ from phonate.speech.request import SpeechRequest
 from phonate.speech.service import Limits, SpeechService
 from phonate.speech.shaping import SoundOptions
 
-WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
+WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 SAMPLING = replace(DEFAULT_INFO, takes_sampling=True)
 
 

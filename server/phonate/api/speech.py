@@ -17,7 +17,7 @@ async def create_speech(body: SpeechBody, http: Request, state: AppState) -> Res
     """Speak `input`. Chunked audio by default, a whole file with `stream:false` or for a client
     of HTTP/1.0, server-sent events with `stream_format:"sse"`."""
     delivery = "whole" if http.scope["http_version"] == "1.0" else body.delivery
-    request = body.to_request(
+    request = await body.to_request(
         state, http.state.request_id, http.state.key, whole=delivery == "whole"
     )
     headers = {"X-Voice": request.voice}

@@ -41,6 +41,7 @@ from phonate.engine.base import (
 from phonate.engine.check import check_request
 from phonate.engine.joins import faded_out, is_audible, join_ready
 from phonate.engine.latin import latin_part
+from phonate.engine.pico import pico_voices
 from phonate.engine.pieces import Break, Piece, cut, fit
 from phonate.engine.plain_text import plain_text
 from phonate.engine.small_voice import SAMPLE_RATE, SmallVoice, Spoken
@@ -96,6 +97,9 @@ class HeartVoice:
     def name_marks(self, text: str) -> str:
         return name_marks(text)
 
+    def close(self) -> None:
+        """Nothing to do: the model goes with the last reference."""
+
     def render(
         self, piece: Piece, rng: np.random.Generator, token: CancelToken, skipped: list[str]
     ) -> Iterator[Spoken]:
@@ -140,7 +144,7 @@ class BuiltinEngine:
     """See the module's text. `max_batch`: how many calls may run at a time; each costs a core."""
 
     def __init__(self, *, threads: int = 1, max_batch: int = 1, pico: bool = True) -> None:
-        voices: list[SmallVoice] = [HeartVoice(threads)]
+        voices: list[SmallVoice] = [HeartVoice(threads), *(pico_voices() if pico else ())]
         self._voices = {voice.speaker.id: voice for voice in voices}
         self._default = voices[0]
         self._closed = False
@@ -202,6 +206,8 @@ class BuiltinEngine:
 
     def close(self) -> None:
         self._closed = True
+        for voice in self._voices.values():
+            voice.close()
 
     @property
     def _way_out(self) -> str:

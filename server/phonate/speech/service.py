@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from enum import Enum
 
-from phonate.engine.base import Engine
+from phonate.engine.base import Engine, Reference, Samples
 from phonate.errors import EngineFailure, OutputError, PhonateError
 from phonate.speech.admission import Admission
 from phonate.speech.bridge import Synthesis
@@ -84,6 +84,15 @@ class SpeechService:
         self._utterances.add(utterance)
         utterance.task.add_done_callback(lambda _: self._ended(utterance))
         return utterance
+
+    async def extract_voice(self, audio: Samples, text: str | None, key: str = "") -> Reference:
+        """Let the engine listen to a recording (mono, 24 kHz), in its turn like any request."""
+        deadline = time.monotonic() + self.limits.synthesis_timeout_s
+        slot = await self.admission.acquire(key, deadline)
+        listening = asyncio.ensure_future(asyncio.to_thread(self.engine.extract_voice, audio, text))
+        # Not when the caller is done, but when the engine is: a caller may leave early.
+        listening.add_done_callback(lambda _: slot.release())
+        return await asyncio.shield(listening)
 
     def started(self, synthesis: Synthesis) -> None:
         self._running.add(synthesis)

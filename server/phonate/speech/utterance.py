@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Awaitable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from phonate.engine.base import CancelToken, FinishReason, SynthesisRequest, SynthesisResult
@@ -23,11 +22,15 @@ from phonate.speech.budget import token_budget
 from phonate.speech.fragments import Fragment, split
 from phonate.speech.request import SpeechRequest, draw_seed
 from phonate.speech.shaping import ShapedFragment, Shaping
+from phonate.speech.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from phonate.speech.service import SpeechService
 
 log = logging.getLogger("phonate.speech")
+
+_LOOK_EVERY_S = 0.02
+"""The least time between two looks at a deadline that stands still."""
 
 LEAD_S = 60.0
 """Seconds of audio that may wait for a slow reader before the next fragment is begun."""
@@ -56,7 +59,8 @@ class Utterance:
     def __init__(self, service: SpeechService, request: SpeechRequest) -> None:
         self._service = service
         self.request = request
-        self.seed = request.seed if request.seed is not None else draw_seed()
+        begin_with = request.first_seed if request.seed is None else request.seed
+        self.seed = draw_seed() if begin_with is None else begin_with
         self.error: BaseException | None = None
         self.finish_reason: FinishReason = "stop"
         self.n_frames = 0
@@ -68,7 +72,8 @@ class Utterance:
         """Seconds from the engine's start to its first chunk."""
         self.n_samples = 0
         """Samples handed out so far, at `request.sample_rate`."""
-        self._admitted = time.monotonic()
+        self._time = Stopwatch()
+        self._admitted = self._time.now()
         self._token = CancelToken()
         self._queue: asyncio.Queue[Block | None] = asyncio.Queue()
         self._unread = 0
@@ -99,6 +104,27 @@ class Utterance:
         self._token.set(reason)
         self.task.cancel()
 
+    def pause(self) -> None:
+        """Let the engine stand still at its next chunk, and begin nothing new."""
+        self._time.pause()
+        if self._synthesis is not None:
+            self._synthesis.pause()
+
+    def resume(self) -> None:
+        self._time.resume()
+        if self._synthesis is not None:
+            self._synthesis.resume()
+
+    async def quiescent(self) -> None:
+        """Return once the engine stands still for this utterance, or does not work for it."""
+        if self._synthesis is not None:
+            await self._synthesis.quiescent()
+
+    @property
+    def holds_slot(self) -> bool:
+        """Others may wait for it."""
+        return self._slot is not None
+
     # The journey ------------------------------------------------------------------------------
 
     async def _run(self) -> None:
@@ -116,8 +142,9 @@ class Utterance:
 
     async def _speak(self) -> None:
         fragments = self._fragments()
-        await self._take_slot(self._admitted + self._service.limits.synthesis_timeout_s)
-        self.queued_s = time.monotonic() - self._admitted
+        deadline = self._admitted + self._service.limits.synthesis_timeout_s
+        await self._take_slot(deadline, admitted=self.request.admitted)
+        self.queued_s = self._time.now() - self._admitted
         for index, fragment in enumerate(fragments):
             if index:
                 await self._let_reader_catch_up()
@@ -136,8 +163,11 @@ class Utterance:
 
     def _new_shaping(self) -> Shaping:
         info = self._service.engine.info
+        sound = self._service.sound
+        if not self.request.startup_buffer:
+            sound = replace(sound, sound=replace(sound.sound, startup_ms=0.0))
         return Shaping(
-            self._service.sound,
+            sound,
             info.sample_rate,
             sample_rate=self.request.sample_rate,
             speed=self.request.speed,
@@ -185,6 +215,8 @@ class Utterance:
         )
         self._synthesis = synthesis
         self._service.started(synthesis)
+        if self._time.paused:
+            synthesis.pause()
         synthesis.start()
         try:
             await self._listen(synthesis)
@@ -202,12 +234,11 @@ class Utterance:
     async def _listen(self, synthesis: Synthesis) -> None:
         """Pass blocks on until the synthesis ends or its time is up."""
         timeout = self._service.limits.synthesis_timeout_s
-        deadline = (time.monotonic() if self.n_frames else self._admitted) + timeout
+        deadline = (self._time.now() if self.n_frames else self._admitted) + timeout
         blocks = synthesis.blocks()
         while True:
-            left = max(0.0, deadline - time.monotonic())
             try:
-                block = await asyncio.wait_for(blocks.__anext__(), left)
+                block = await self._within(deadline, blocks.__anext__())
             except StopAsyncIteration:
                 return
             except asyncio.TimeoutError:
@@ -219,6 +250,19 @@ class Utterance:
             if self.engine_first_chunk_s is None:
                 self.engine_first_chunk_s = synthesis.first_chunk_s
             self._emit(block)
+
+    async def _within(self, deadline: float, block: Awaitable[Block]) -> Block:
+        """`block`, unless `deadline` passes, on the clock that stands still while paused."""
+        pending = asyncio.ensure_future(block)
+        try:
+            while not pending.done():
+                left = deadline - self._time.now()
+                if left <= 0:
+                    raise asyncio.TimeoutError
+                await asyncio.wait({pending}, timeout=max(left, _LOOK_EVERY_S))
+            return pending.result()
+        finally:
+            pending.cancel()
 
     def _budget(self, text: str) -> tuple[int | None, bool]:
         """Codec frames that this fragment may take, and whether the limit is ours."""
@@ -273,9 +317,17 @@ class Utterance:
     # The slot ---------------------------------------------------------------------------------
 
     async def _take_slot(self, deadline: float | None, *, admitted: bool = False) -> None:
-        self._slot = await self._service.admission.acquire(
-            self.request.key, deadline, admitted=admitted
-        )
+        while True:
+            slot = await self._service.admission.acquire(
+                self.request.key, deadline, admitted=admitted
+            )
+            if not self._time.paused:
+                self._slot = slot
+                return
+            # Not while the listener pauses: others may be waiting.
+            slot.release()
+            await self._time.until_running()
+            deadline, admitted = None, True
 
     async def _let_reader_catch_up(self) -> None:
         lead = LEAD_S * self.request.sample_rate
