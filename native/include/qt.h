@@ -222,8 +222,8 @@ typedef struct qt_tts_params {
     int ref_T;                  /* 0 */
     /* end of ABI 4 */
     const int32_t *onset_silence_ids; /* NULL. Values of code 0 (0..2047) that may not be chosen in */
-    int onset_silence_id_count;       /* 0.    the first frames of an utterance, so that speech */
-    int onset_silence_ban_frames;     /* 0.    starts at once. x-vector requests only; 0..64 */
+    int onset_silence_id_count;       /* 0..1024. the first frames of an utterance, so that */
+    int onset_silence_ban_frames;     /* 0..64.   speech starts at once; x-vector requests only */
     /* end of ABI 5 */
     int no_repeat_ngram_size; /* 4. The loop guard: see below. 0 = do not nudge */
     int loop_max_period;      /* 16. Longest period looked for, in frames, 1..loop_window */

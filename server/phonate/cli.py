@@ -10,7 +10,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from phonate import __version__, settings
+from phonate import __version__, cli_models, cli_stream, settings
+from phonate.cli_voices import voices
 from phonate.errors import PhonateError
 from phonate.settings import Loaded, Settings
 
@@ -21,6 +22,8 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+cli.add_typer(voices)
 
 _CONFIG = inspect.Parameter(
     "config",
@@ -140,6 +143,12 @@ def config(loaded: Loaded) -> None:
         if settings.is_secret(info) and value:
             value = "***"
         typer.echo(f"{name} = {value!r}  # {loaded.origins[name]}")
+
+
+dev = typer.Typer(help="For those who work on phonate.", no_args_is_help=True)
+cli_models.register(cli, dev)
+cli_stream.register(cli)
+cli.add_typer(dev, name="dev")
 
 
 def _version(wanted: bool) -> None:

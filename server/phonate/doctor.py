@@ -12,7 +12,11 @@ import numpy as np
 
 from phonate import __version__
 from phonate.engine.base import CancelToken, Samples, SynthesisRequest
-from phonate.engine.choose import create_engine
+from phonate.engine.choose import create_engine, wants_model
+from phonate.engine.hub import HubOptions
+from phonate.engine.library import find_library
+from phonate.engine.models import resolve
+from phonate.engine.qwen_doctor import qwen_facts
 from phonate.errors import PhonateError
 from phonate.settings import Settings
 
@@ -43,7 +47,48 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield Finding("phonate", f"{__version__} on Python {platform.python_version()}")
     for package, module, purpose in _PACKAGES:
         yield _package(package, module, purpose)
-    yield from _engine(settings)
+    if wants_model(settings):
+        yield from _qwen(settings)
+    else:
+        yield from _native_library(settings)
+        yield from _builtin(settings)
+
+
+def _qwen(settings: Settings) -> Iterator[Finding]:
+    """Library, ABI, device, model files, and a trial of two frames."""
+    try:
+        found = resolve(
+            settings.model,
+            talker=settings.talker,
+            codec=settings.codec,
+            quant=settings.quant,
+            hub=HubOptions(settings.model_cache_dir, local_files_only=True),
+        )
+    except PhonateError as error:
+        yield Finding("model", "not on this machine", ok=False, remedy=error.message)
+        return
+    facts = qwen_facts(
+        wanted_library=settings.library,
+        device=settings.device,
+        talker=found.files.talker,
+        codec=found.files.codec,
+    )
+    for fact in facts:
+        yield Finding(fact.name, fact.value, fact.ok)
+
+
+def _native_library(settings: Settings) -> Iterator[Finding]:
+    """What a model would run on; none is needed for the built-in voice."""
+    try:
+        library = find_library(settings.library, settings.device)
+    except PhonateError as error:
+        yield Finding("native library for Qwen3-TTS", "none", remedy=error.message)
+        return
+    yield Finding(
+        "native library for Qwen3-TTS",
+        f"{library.traits.label} {library.version}, ABI {library.abi}, {library.device}",
+        remedy="`phonate pull 0.6b-base`, then `--model 0.6b-base`: cloned voices, ten languages",
+    )
 
 
 _PACKAGES = (
@@ -61,7 +106,7 @@ def _package(package: str, module: str, purpose: str) -> Finding:
     return Finding(f"{package} ({purpose})", importlib.metadata.version(package))
 
 
-def _engine(settings: Settings) -> Iterator[Finding]:
+def _builtin(settings: Settings) -> Iterator[Finding]:
     try:
         engine = create_engine(settings)
     except PhonateError as error:

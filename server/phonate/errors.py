@@ -2,6 +2,7 @@
 
     PhonateError
     |- SetupError                exit code 1, one line on stderr; never reaches a client
+    |- StorageError         500  server_error, code storage_error: disk full, read-only, failing
     |- InvalidRequest       400  invalid_request_error: a field is wrong
     |  |- UnsupportedLanguage    code unsupported_language
     |  |- VoiceNotFound          code voice_not_found, names the voices there are
@@ -48,6 +49,12 @@ class PhonateError(Exception):
 
 class SetupError(PhonateError):
     """The command cannot start: a wrong option, a missing file, a port in use."""
+
+
+class StorageError(PhonateError):
+    """Something could not be saved or removed for good; nothing half-done is served."""
+
+    code = "storage_error"
 
 
 class InvalidRequest(PhonateError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import sys
 
 import uvicorn
 
+from phonate import logs
 from phonate.app import create_app
+from phonate.cli_models import shown_progress
 from phonate.engine.choose import create_engine
 from phonate.errors import SetupError
 from phonate.settings import Settings
@@ -17,9 +18,10 @@ from phonate.settings import Settings
 
 def serve(settings: Settings) -> None:
     """Run until a signal ends it. Raises SetupError before the socket opens."""
-    _set_up_logging(settings)
+    logs.set_up(settings.log_level, settings.log_format)
     sock = _bind(settings)
-    engine = create_engine(settings)
+    with shown_progress() as progress:
+        engine = create_engine(settings, progress)
     app = create_app(settings, engine)
     host, port = sock.getsockname()[:2]
     server = _Server(uvicorn_config(app, settings), f"http://{_bracketed(host)}:{port}")
@@ -29,6 +31,7 @@ def serve(settings: Settings) -> None:
 
 
 def uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
+    logs.keep_secrets()
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_config=None,
@@ -36,6 +39,9 @@ def uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
         server_header=False,
         ws="websockets-sansio",
         ws_per_message_deflate=False,
+        # Pings keep proxies from closing quiet connections, but a late pong is no offence: a
+        # client that reads slowly has a minute of audio in front of the ping.
+        ws_ping_timeout=None,
         timeout_graceful_shutdown=round(settings.shutdown_timeout) + 5,
     )
 
@@ -78,12 +84,3 @@ def _bind(settings: Settings) -> socket.socket:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _set_up_logging(settings: Settings) -> None:
-    logging.basicConfig(
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-        force=True,
-    )

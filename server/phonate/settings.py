@@ -60,7 +60,22 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     # fmt: off
-    engine: Literal["auto", "builtin", "scripted"] = _option("auto", "Engine", "auto: a Qwen3-TTS model when one is given, else the built-in voice")
+    model: str | None = _option(None, "Engine", "a Qwen3-TTS model: a short name, a hub id, or the path of a talker GGUF; default: the built-in voice")
+    talker: Path | None = _option(None, "Engine", "path of the talker GGUF")
+    codec: Path | None = _option(None, "Engine", "path of the codec GGUF")
+    quant: Literal["F32", "BF16", "Q8_0", "Q4_K_M"] = _option("Q8_0", "Engine", "which files of a named model")
+    model_cache_dir: Path | None = _option(None, "Engine", "where models are kept; default: the hub's own place")
+    local_files_only: bool = _option(False, "Engine", "never download a model")
+    library: str | None = _option(None, "Engine", "native library: a path, or a name that `phonate doctor` lists; default: the best that is found")
+    device: Literal["auto", "cpu", "gpu"] = _option("auto", "Engine", "a library for another device is refused")
+    cpu_threads: int | None = _option(None, "Engine", "threads of the native engine; default: physical cores, at most 8", ge=1, le=256)
+    cpu_codec_threads: int = _option(0, "Engine", "threads of the codec, where the library has them apart; 0 is its choice", ge=0, le=256)
+    cpu_stream_frames: int = _option(0, "Engine", "codec frames in a chunk; 0 is the library's choice", ge=0, le=64)
+    precision: Literal["exact", "fast"] = _option("exact", "Engine", "fast: fewer bits per weight, where the library has it")
+    fa: bool = _option(True, "Engine", "flash attention, where the library has it")
+    clamp_fp16: bool | None = _option(None, "Engine", "clamp to half precision; default: on the GPU only")
+    codec_chunk_sec: float = _option(24.0, "Engine", "seconds that the codec decodes at a time when not streaming", gt=0, le=600)
+    onset_silence_profile: str | None = _option(None, "Engine", "codes that are not chosen first, for one known pair of model files")
     alias: list[str] = _option([], "Engine", "a further id under which the model is served")
     max_batch: int = _option(1, "Engine", "syntheses at a time", ge=1, le=64)
     max_queued_requests: int = _option(8, "Engine", "requests that may wait; more are answered 503", ge=0, le=100_000)
@@ -75,7 +90,16 @@ class Settings(BaseModel):
     api_key_file: Path | None = _option(None, "Keys", "file of keys, one a line, optionally name:key; reread on change")
     protect_listings: bool = _option(False, "Keys", "ask for the key for voices and models too")
 
+    voice_dir: Path = _option(_default_voice_dir(), "Voices", "where registered voices are kept")
+    max_voices: int = _option(1000, "Voices", "registered voices at most", ge=1, le=100_000)
+    lang: str = _option("auto", "Languages", "language of requests that name none")
+    language_fallback: str = _option("english", "Languages", "what a text of uncertain language is taken for")
+    language_id_model: Path | None = _option(None, "Languages", "a fastText model; default: the bundled lid.176.ftz")
+    voice_language_route: list[str] = _option([], "Languages", "BASE:LANG=VOICE: texts in LANG that ask for BASE are spoken by VOICE; LANG may be *")
+    starter_voices: bool = _option(False, "Voices", "offer the voices that come with phonate for cloning models")
     voice_alias: list[str] = _option([], "Voices", "NAME=VOICE: answer to NAME with VOICE")
+
+    allow_reference_urls: list[str] = _option([], "Voices", "a host from which ref_audio may be fetched")
 
     trim_silence: bool = _option(True, "Sound", "cut leading silence")
     silence_threshold: float = _option(0.005, "Sound", "mean |x| of 5 ms above which there is sound", ge=0, le=1)
@@ -93,7 +117,17 @@ class Settings(BaseModel):
     stall_timeout: float = _option(30, "Limits", "seconds without progress after which /health says degraded", gt=0, le=86_400)
     shutdown_timeout: float = _option(20, "Limits", "seconds that running utterances get to finish at shutdown", ge=0, le=86_400)
 
+    max_sessions: int = _option(256, "WebSocket", "sessions open at a time", ge=1, le=100_000)
+    session_idle_timeout: float = _option(120, "WebSocket", "seconds without an event or audio after which a session is closed", gt=0, le=86_400)
+    pause_timeout: float = _option(60, "WebSocket", "seconds after which a paused session is cancelled", gt=0, le=86_400)
+    send_timeout: float = _option(30, "WebSocket", "seconds that one frame may wait for a client that does not read", gt=0, le=86_400)
+    stream_buffer_seconds: float = _option(30, "WebSocket", "audio that may wait for a slow reader before its synthesis is held", ge=0.2, le=3600)
+    fragment_lookahead_words: int = _option(0, "WebSocket", "words that the first fragment waits for a sentence end before it settles for a clause", ge=0, le=50)
+
+    metrics: bool = _option(True, "Logging", "serve /metrics; it needs a key where any is set")
+    metrics_key: str | None = _option(None, "Logging", "a key that opens /metrics and nothing else", secret=True, min_length=1)
     log_level: Literal["debug", "info", "warning", "error"] = _option("info", "Logging", "least severe message that is logged")
+    log_format: Literal["text", "json"] = _option("text", "Logging", "one line of text, or one JSON object, a message")
     # fmt: on
 
 

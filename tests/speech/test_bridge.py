@@ -15,6 +15,8 @@ from phonate.speech.bridge import Synthesis
 class Plain:
     """No shaping: float to int16, and a mark at the end."""
 
+    enough = False
+
     def feed(self, samples):
         return to_pcm(samples)
 

@@ -22,7 +22,7 @@ def texts(text: str, **options: object) -> list[str]:
 
 def later(text: str, **options: object) -> list[str]:
     """The fragments without the first one's eagerness for clauses."""
-    return texts(text, first_clause=False, **options)
+    return texts(text, clauses="never", **options)
 
 
 # Sentence ends.
@@ -73,7 +73,7 @@ def test_languages_have_their_abbreviations(language: str, text: str, expected: 
 
 
 def test_a_plain_sentence_is_certain_at_the_white_space_behind_it() -> None:
-    splitter = Splitter(first_clause=False)
+    splitter = Splitter(clauses="never")
     assert splitter.feed("Hello my friend.") == []
     assert [f.text for f in splitter.feed(" ")] == ["Hello my friend. "]
 
@@ -85,7 +85,7 @@ def test_an_ideographic_stop_is_certain_at_once() -> None:
 
 
 def test_an_abbreviation_waits_for_what_follows() -> None:
-    splitter = Splitter(first_clause=False)
+    splitter = Splitter(clauses="never")
     assert splitter.feed("We met at noon with Dr. ") == []
     assert splitter.feed("Smith and left. ")[0].text == "We met at noon with Dr. Smith and left. "
 
@@ -129,6 +129,16 @@ def test_later_fragments_are_sentences() -> None:
     ]
 
 
+def test_every_fragment_may_settle_for_a_clause() -> None:
+    assert texts("Good morning, everybody, and welcome, all of you. Yes.", clauses="always") == [
+        "Good morning, ",
+        "everybody, ",
+        "and welcome, ",
+        "all of you. ",
+        "Yes.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "first"),
     [
@@ -157,7 +167,7 @@ def test_after_a_flush_the_next_fragment_is_a_first_one_again() -> None:
 
 
 def test_a_blank_line_ends_a_paragraph() -> None:
-    assert [(f.text, f.ended) for f in whole("A heading here\n\nThe text", first_clause=False)] == [
+    assert [(f.text, f.ended) for f in whole("A heading here\n\nThe text", clauses="never")] == [
         ("A heading here\n\n", End.PARAGRAPH),
         ("The text", End.END),
     ]
@@ -177,7 +187,7 @@ def test_words_without_punctuation_are_cut_between_words() -> None:
 
 def test_a_long_sentence_is_cut_at_its_last_clause() -> None:
     text = "this is the start of it, " * 3 + "and " * 50
-    first = whole(text, max_chars=100, first_clause=False)[0]
+    first = whole(text, max_chars=100, clauses="never")[0]
     assert (first.text, first.ended) == ("this is the start of it, " * 3, End.CLAUSE)
 
 
@@ -272,7 +282,7 @@ OPTIONS = st.fixed_dictionaries(
         "lookahead_words": st.integers(0, 4),
         "max_chars": st.sampled_from([20, 25, 60, 400]),
         "language": st.sampled_from([None, "german", "chinese", "french"]),
-        "first_clause": st.booleans(),
+        "clauses": st.sampled_from(["first", "always", "never"]),
     }
 )
 

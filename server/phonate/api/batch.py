@@ -90,9 +90,8 @@ class _Batch:
             raise InvalidRequest(
                 "stream_format: an item of a batch comes whole.", param="stream_format"
             )
-        utterance = self._state.service.speak(
-            body.to_request(self._state, self._request_id, self._key)
-        )
+        request = await body.to_request(self._state, self._request_id, self._key, whole=True)
+        utterance = self._state.service.speak(request)
         self._running.add(utterance)
         if self._gone:
             utterance.cancel("client_gone")

@@ -9,9 +9,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from phonate.api.one_off import check_task, one_off_reference
 from phonate.api.state import State
+from phonate.api.voice_choice import voice_for
 from phonate.audio.encoders import FORMATS, Format, find_format
 from phonate.audio.resample import RATES
+from phonate.engine.base import CloneMode, EngineInfo, TextLayout
 from phonate.errors import InvalidRequest, UnsupportedOperation
 from phonate.speech import fields
 from phonate.speech.fields import Switch, VoiceFields, one_of, refuse, shown
@@ -41,13 +44,30 @@ def _check_rate(value: object) -> int:
     return RATES[RATES.index(value)]
 
 
+def _check_ref_audio(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise refuse(f"must be base64, a data: URL or an http(s) URL, not {shown(value)}.")
+    return value.strip()
+
+
+def _check_embedding(value: object) -> list[float]:
+    if not isinstance(value, list) or not 0 < len(value) <= 16384 or not all(map(_is_real, value)):
+        raise refuse("must be a list of finite numbers, the x-vector of a voice.")
+    return [float(x) for x in value]
+
+
+def _is_real(x: object) -> bool:
+    return isinstance(x, int | float) and not isinstance(x, bool) and abs(x) < 1e6
+
+
+_STRING = WithJsonSchema({"type": "string"})
+
+
 class SpeechBody(VoiceFields):
     """POST /v1/audio/speech."""
 
-    input: Annotated[str, BeforeValidator(_check_input), WithJsonSchema({"type": "string"})]
-    model: Annotated[str | None, fields.text(max_chars=256), WithJsonSchema({"type": "string"})] = (
-        None
-    )
+    input: Annotated[str, BeforeValidator(_check_input), _STRING]
+    model: Annotated[str | None, fields.text(max_chars=256), _STRING] = None
     response_format: Annotated[
         Any,
         BeforeValidator(_check_format),
@@ -58,6 +78,23 @@ class SpeechBody(VoiceFields):
     sample_rate: Annotated[
         int, BeforeValidator(_check_rate), WithJsonSchema({"type": "integer", "enum": [*RATES]})
     ] = 24000
+    task_type: Annotated[str | None, one_of("customvoice", "voicedesign", "base")] = None
+    ref_audio: Annotated[str | None, BeforeValidator(_check_ref_audio), _STRING] = None
+    """base64, a data: URL, or an http(s) URL of an allowed host."""
+    ref_text: Annotated[str | None, fields.text(max_chars=4096), _STRING] = None
+    x_vector_only_mode: Switch = None
+    speaker_embedding: Annotated[
+        list[float] | None,
+        BeforeValidator(_check_embedding),
+        WithJsonSchema({"type": "array", "items": {"type": "number"}}),
+    ] = None
+    non_streaming_mode: Switch = None
+    """Lay the whole text out before the first frame (true), or feed it frame by frame (false)."""
+    initial_codec_chunk_frames: Annotated[
+        int | None,
+        fields.whole_number(1, 64, "a whole number from 1 to 64"),
+        WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 64}),
+    ] = None
     split: Annotated[Literal["auto", "none"], one_of("auto", "none")] = "auto"
 
     @property
@@ -71,7 +108,9 @@ class SpeechBody(VoiceFields):
             return "sse"
         return "whole" if self.stream is False else "stream"
 
-    def to_request(self, state: State, request_id: str, key: str) -> SpeechRequest:
+    async def to_request(
+        self, state: State, request_id: str, key: str, *, whole: bool
+    ) -> SpeechRequest:
         """Check against this server and its engine. Raises from `InvalidRequest`."""
         state.models.check(self.model)
         limit = state.settings.max_input_chars
@@ -81,28 +120,40 @@ class SpeechBody(VoiceFields):
                 "Send it in parts, or raise --max-input-chars.",
                 param="input",
             )
-        speaker = state.voices.resolve(self.voice)
-        self._check_engine(state)
+        self._check_engine(state.service.engine.info)
+        language = state.routing.explicit(self.language)
+        reference = await one_off_reference(self, state, key)
+        voice = await voice_for(state, self.input, self.voice, language, self.clone, reference)
         return SpeechRequest(
             text=self.input,
-            voice=speaker.id if speaker else "",
-            speaker=speaker.id if speaker else None,
-            language=self.language,
+            asked_voice=self.voice,
+            asked_language=language,
+            voice=voice.id,
+            speaker=voice.speaker,
+            reference=voice.reference,
+            language=voice.language,
             instructions=self.instructions,
             seed=self.chosen_seed,
             speed=self.speed or 1.0,
             sample_rate=self.sample_rate,
             max_new_tokens=self.max_new_tokens,
             sampling=self.sampling,
-            clone_mode=self.clone_mode or "auto",
+            clone_mode=self.clone,
+            text_layout=_LAYOUTS[self.non_streaming_mode],
+            initial_codec_chunk_frames=self.initial_codec_chunk_frames,
+            whole=whole,
             split=self.split,
             request_id=request_id,
             key=key,
         )
 
-    def _check_engine(self, state: State) -> None:
+    @property
+    def clone(self) -> CloneMode:
+        return self.clone_mode or "auto"
+
+    def _check_engine(self, info: EngineInfo) -> None:
         """Fields that mean nothing to this engine are refused, never ignored."""
-        info = state.service.engine.info
+        check_task(self.task_type, info)
         if not info.takes_sampling:
             for name in _SAMPLING:
                 if getattr(self, name) is not None:
@@ -113,6 +164,10 @@ class SpeechBody(VoiceFields):
                     )
 
 
-_SAMPLING = tuple(
-    name for name in fields.SamplingFields.model_fields if name not in ("seed", "max_new_tokens")
+_SAMPLING = (
+    *(n for n in fields.SamplingFields.model_fields if n not in ("seed", "max_new_tokens")),
+    "non_streaming_mode",
+    "initial_codec_chunk_frames",
 )
+
+_LAYOUTS: dict[bool | None, TextLayout] = {None: "auto", True: "non_streaming", False: "streaming"}

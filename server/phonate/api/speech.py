@@ -16,11 +16,11 @@ router = APIRouter(tags=["speech"])
 async def create_speech(body: SpeechBody, http: Request, state: AppState) -> Response:
     """Speak `input`. Chunked audio by default, a whole file with `stream:false` or for a client
     of HTTP/1.0, server-sent events with `stream_format:"sse"`."""
-    request = body.to_request(state, http.state.request_id, http.state.key)
     delivery = "whole" if http.scope["http_version"] == "1.0" else body.delivery
-    headers = {"X-Voice": request.voice}
-    if request.language is not None:
-        headers["X-Language"] = request.language
+    request = await body.to_request(
+        state, http.state.request_id, http.state.key, whole=delivery == "whole"
+    )
+    headers = {"X-Voice": request.voice, "X-Language": request.language or "auto"}
     if unspoken := state.service.engine.unspoken(request.text, request.speaker):
         headers["X-Unspoken-Text"] = unspoken
     utterance = state.service.speak(request)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
+from phonate.api.fetch import ReferenceFetcher
+from phonate.api.voice_desk import VoiceDesk
 from phonate.settings import Settings
+from phonate.speech.routing import LanguageRouting
 from phonate.speech.service import SpeechService
+from phonate.speech.session_events import SessionLimits
 from phonate.voices.catalog import VoiceCatalog
 
 if TYPE_CHECKING:
+    from phonate.api.metrics import Metrics
     from phonate.api.models import ModelCatalog
 
 
@@ -23,8 +28,15 @@ class State:
     service: SpeechService
     voices: VoiceCatalog
     models: ModelCatalog
+    metrics: Metrics
+    routing: LanguageRouting
+    desk: VoiceDesk
+    fetcher: ReferenceFetcher
     encoders: Executor
     """Where audio is encoded: never on the loop."""
+    session_limits: SessionLimits
+    sessions: set[object] = field(default_factory=set)
+    """The WebSocket sessions that are open."""
 
 
 def _state(connection: HTTPConnection) -> State:

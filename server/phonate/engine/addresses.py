@@ -14,9 +14,8 @@ _TOP_LEVEL = (
 )
 _ADDRESS = re.compile(
     r"(?:https?|ftp|wss?)://[^\s<>\"]{1,2048}"
-    r"|\bmailto:(?=\S)"
     r"|\bwww\.[^\s<>\"]{1,2048}"
-    r"|[\w.+%-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}"
+    r"|(?:mailto:)?[\w.+%-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}"
     rf"|\b(?:[\w-]{{1,63}}\.){{1,8}}(?:{_TOP_LEVEL})\b(?:[/:?#][^\s<>\"]{{0,2048}})?",
     re.IGNORECASE,
 )
@@ -25,7 +24,7 @@ _TRAILING = ".,;:!?)'/"
 _HOST_END = re.compile(r"[/?#]")
 _CODE = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{5,}")
 """Letters and digits mixed, in a path: nothing one could read as a word."""
-_DOTTED = re.compile(r"\S*\w\.\w\S*")
+_TOKEN = re.compile(r"\S+")
 _INITIALS = re.compile(r"^\W*(?:[^\W\d_]\.)+[^\W\d_]?\W*$")
 _VERSION = re.compile(r"(?<![\d.,])\d+(?:\.\d+){2,}(?![\d,])")
 _INNER_DOT = re.compile(r"(?<=\w)\.(?=\w)")
@@ -48,7 +47,7 @@ def spell_dots(text: str, words: Mapping[str, str]) -> str:
     stop without a blank after it ("the end.The next") gets its blank."""
     dot = f" {words['.']} "
     text = _VERSION.sub(lambda match: match.group().replace(".", dot), text)
-    return _DOTTED.sub(lambda match: _spell_dotted(match.group(), dot), text)
+    return _TOKEN.sub(lambda match: _spell_dotted(match.group(), dot), text)
 
 
 def _spell(address: str, words: Mapping[str, str]) -> str:
@@ -67,7 +66,7 @@ def _spell(address: str, words: Mapping[str, str]) -> str:
 
 
 def _spell_dotted(token: str, dot: str) -> str:
-    if _INITIALS.match(token):
+    if "." not in token or _INITIALS.match(token):
         return token
 
     def replace(match: re.Match[str]) -> str:

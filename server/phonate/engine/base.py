@@ -54,6 +54,8 @@ class EngineInfo:
     """Canonical names (LANGUAGE.md): english, german ..."""
     speakers: tuple[Speaker, ...] = ()
     default_speaker: str | None = None
+    one_language_per_speaker: bool = False
+    """Each speaker knows its own language only (the built-in voices); a model's know all."""
     can_clone: bool = False
     """Accepts a `Reference`: at least an x-vector."""
     can_icl: bool = False

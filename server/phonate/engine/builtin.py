@@ -41,6 +41,7 @@ from phonate.engine.base import (
 from phonate.engine.check import check_request
 from phonate.engine.joins import faded_out, is_audible, join_ready
 from phonate.engine.latin import latin_part
+from phonate.engine.pico import pico_voices
 from phonate.engine.pieces import Break, Piece, cut, fit
 from phonate.engine.plain_text import plain_text
 from phonate.engine.small_voice import SAMPLE_RATE, SmallVoice, Spoken
@@ -96,6 +97,9 @@ class HeartVoice:
     def name_marks(self, text: str) -> str:
         return name_marks(text)
 
+    def close(self) -> None:
+        """Nothing to do: the model goes with the last reference."""
+
     def render(
         self, piece: Piece, rng: np.random.Generator, token: CancelToken, skipped: list[str]
     ) -> Iterator[Spoken]:
@@ -140,7 +144,7 @@ class BuiltinEngine:
     """See the module's text. `max_batch`: how many calls may run at a time; each costs a core."""
 
     def __init__(self, *, threads: int = 1, max_batch: int = 1, pico: bool = True) -> None:
-        voices: list[SmallVoice] = [HeartVoice(threads)]
+        voices: list[SmallVoice] = [HeartVoice(threads), *(pico_voices() if pico else ())]
         self._voices = {voice.speaker.id: voice for voice in voices}
         self._default = voices[0]
         self._closed = False
@@ -150,6 +154,7 @@ class BuiltinEngine:
             model="builtin",
             device="cpu",
             sample_rate=SAMPLE_RATE,
+            one_language_per_speaker=True,
             languages=tuple(dict.fromkeys(s.language for s in speakers if s.language)),
             speakers=speakers,
             default_speaker=self._default.speaker.id,
@@ -178,12 +183,7 @@ class BuiltinEngine:
         # Seeds are signed 64-bit numbers; a generator takes unsigned ones.
         rng = np.random.default_rng(request.seed & 0xFFFF_FFFF_FFFF_FFFF)
         lost: list[str] = [skipped] if skipped else []
-        try:
-            n_tokens = _speak(voice, words, rng, out, lost)
-        except PhonateError:
-            raise
-        except Exception as error:
-            raise EngineFailure(f"The voice {voice.speaker.id!r} failed: {error}") from error
+        n_tokens = _speak(voice, words, rng, out, lost)
         if out.finish_reason == "stop" and not out.audible:
             raise OutputError("The built-in voice made no audible sound for this text.")
         return SynthesisResult(
@@ -207,6 +207,8 @@ class BuiltinEngine:
 
     def close(self) -> None:
         self._closed = True
+        for voice in self._voices.values():
+            voice.close()
 
     @property
     def _way_out(self) -> str:
@@ -294,12 +296,28 @@ def _speak(
     for piece in cut(words, MAX_PIECE_CHARS):
         if out.stopped():
             break
-        for spoken in voice.render(piece, rng, out.token, skipped):
+        for spoken in _rendered(voice, piece, rng, out.token, skipped):
             n_tokens += spoken.n_tokens
             if not out.put(join_ready(spoken.audio, spoken.end.value, SAMPLE_RATE)):
                 break
     out.stopped()
     return n_tokens
+
+
+def _rendered(
+    voice: SmallVoice,
+    piece: Piece,
+    rng: np.random.Generator,
+    token: CancelToken,
+    skipped: list[str],
+) -> Iterator[Spoken]:
+    """`voice.render`, its failures in our words. A failing sink is none of them."""
+    try:
+        yield from voice.render(piece, rng, token, skipped)
+    except PhonateError:
+        raise
+    except Exception as error:
+        raise EngineFailure(f"The voice {voice.speaker.id!r} failed: {error}") from error
 
 
 def _version(distribution: str) -> str:

@@ -13,6 +13,7 @@ hub's cache lacks. Everything that can go wrong is a SetupError that says what t
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,10 +85,12 @@ def parse(
         if model is not None:
             raise SetupError("Give --model or --talker, not both.", param="model")
         return _pair(talker, codec)
-    if model is None:
+    if not model:
         raise SetupError("Give --model, or --talker and --codec.", param="model")
-    path = Path(model).expanduser()
-    if path.suffix == ".gguf" or path.is_file():
+    # os.path, unlike Path, answers False to names that no file can have.
+    expanded = os.path.expanduser(model)
+    path = Path(expanded)
+    if path.suffix == ".gguf" or os.path.isfile(expanded):
         return _pair(path, codec)
     if codec is not None:
         raise SetupError(
@@ -95,7 +98,7 @@ def parse(
             f"{model!r} brings its own.",
             param="codec",
         )
-    if path.is_dir():
+    if os.path.isdir(expanded):
         return _folder(path, quant)
     return _hub_model(model, quant, revision)
 

@@ -21,7 +21,7 @@ _ANSI = re.compile(
 )
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]{2,31});")
 _SPECIAL_TOKEN = re.compile(r"<[|｜][^<>\n]{0,80}[|｜]>|\[/?INST\]|<</?SYS>>")
-_COMMENT = re.compile(r"<!--.{0,4000}?-->|<[!?][A-Za-z\[][^<>]{0,1000}>", re.DOTALL)
+_DECLARATION = re.compile(r"<[!?][A-Za-z\[][^<>]{0,1000}>")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]{0,40})(\s[^<>]{0,1000}|)(/?)>")
 _CLOSER = re.compile(r"</([A-Za-z][\w:.-]{0,40})\s{0,8}>")
 _CUE = re.compile(
@@ -123,7 +123,7 @@ def _plain_char(char: str) -> str:
 
 
 def _without_tags(text: str) -> str:
-    text = _SPECIAL_TOKEN.sub(" ", _COMMENT.sub(" ", text))
+    text = _SPECIAL_TOKEN.sub(" ", _DECLARATION.sub(" ", _without_comments(text)))
     closed = {match.group(1).lower() for match in _CLOSER.finditer(text)}
 
     def replace(match: re.Match[str]) -> str:
@@ -141,6 +141,16 @@ def _without_tags(text: str) -> str:
     # brackets' removal, so no third level can come back to life.
     text = _LINK.sub(r" \1 ", _LINK.sub(r" \1 ", text))
     return text.translate({ord(bracket): " " for bracket in "[]{}"})
+
+
+def _without_comments(text: str) -> str:
+    """No `<!-- ... -->`. By hand: a lazy pattern would look for the end again at every start."""
+    out: list[str] = []
+    at = 0
+    while (start := text.find("<!--", at)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
+        out.append(text[at:start])
+        at = end + 3
+    return " ".join([*out, text[at:].replace("<!--", " ")])
 
 
 def _without_markdown(text: str) -> str:

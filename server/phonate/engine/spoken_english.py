@@ -10,6 +10,7 @@ import re
 import unicodedata
 
 from phonate.engine.addresses import spell_addresses, spell_dots
+from phonate.engine.long_runs import break_long_runs
 
 SIGNS = {
     ".": "dot",
@@ -48,13 +49,6 @@ _MARKS = {
     "^": "caret",
 }
 MAX_NAMED_MARKS = 3
-MAX_RUN_CHARS = 24
-"""The unknown-word net of the voice reads 24 letters and drops the rest."""
-MAX_RUN_PARTS = 8
-"""The voice's time for one word grows with the cube of its parts: 8 take 1 ms, 40 take 50 ms,
-400 five minutes."""
-MAX_CARDINAL_DIGITS = 15
-"""Longer numbers are read digit by digit: nobody follows quintillions, and 67 digits raise."""
 
 _AMOUNT = r"(?<![\w.,$£€])(\d{1,15}(?:[.,]\d{1,3})*)"
 _CURRENCY_AFTER = re.compile(rf"{_AMOUNT}(?:([€£$])(?!\d)| ([€£$])(?! ?\d))")
@@ -65,13 +59,10 @@ _DECIMAL_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})*),(\d\d)(?![\d,])")
 _NEGATIVE_MONEY = re.compile(r"(?<!\w)-\s?([$£€])(?=\d)|([$£€])-(?=\d)")
 _COUNTRY_DOLLAR = re.compile(r"\b(?:US|CA|AU|NZ|[AC])\$(?=\d)")
 _LEADING_ZEROS = re.compile(r"(?<![\d.,:/$£€-])0\d{1,14}(?![\d:/%]|[.,-]\d)")
-_LONG_NUMBER = re.compile(rf"\d{{{MAX_CARDINAL_DIGITS + 1},}}")
 _LIST_COMMA = re.compile(r"(?<=\d),(?=\d)(?!\d{3}(?!\d))")
 _TIMES = re.compile(r"(?<=\d) ?[*×] ?(?=\d)")
-_RUN = re.compile(rf"\S{{{MAX_RUN_CHARS + 1},}}|\S*[^\w\s]\S*")
 _BLANKS = re.compile(r"[^\S\n]+")
 _BLANK_BEFORE_MARK = re.compile(r" ([.,;:!?](?:\s|$))")
-_PART = re.compile(r"[^\W\d_]+|\d+|[\W_]")
 
 
 def spoken_english(text: str) -> str:
@@ -83,8 +74,7 @@ def spoken_english(text: str) -> str:
     text = text.replace("*", " ").replace("\\", " ").replace("_", " ")
     text = _LIST_COMMA.sub(", ", text)
     text = _LEADING_ZEROS.sub(lambda match: " ".join(match.group()), text)
-    text = _LONG_NUMBER.sub(_digit_groups, text)
-    text = _RUN.sub(_breathing_run, text)
+    text = break_long_runs(text)
     return _BLANK_BEFORE_MARK.sub(r"\1", _BLANKS.sub(" ", text)).strip()
 
 
@@ -110,32 +100,3 @@ def _money(text: str) -> str:
     text = _CURRENCY_AFTER.sub(lambda m: f"{m.group(2) or m.group(3)}{m.group(1)}", text)
     text = _CURRENCY_APART.sub(r"\1", text)
     return _CURRENCY_ALONE.sub(lambda m: f" {_CURRENCY_NAMES[m.group(1)]} ", text)
-
-
-def _digit_groups(match: re.Match[str]) -> str:
-    """ "1234567..." -> "1 2 3, 4 5 6, 7 ...", as people read out a long number."""
-    digits = match.group()
-    return ", ".join(" ".join(digits[at : at + 3]) for at in range(0, len(digits), 3))
-
-
-def _breathing_run(match: re.Match[str]) -> str:
-    """Put blanks into a run that is too long, or has too many parts, for one word."""
-    run = match.group()
-    parts = _PART.findall(run)
-    if len(run) <= MAX_RUN_CHARS and len(parts) <= MAX_RUN_PARTS:
-        return run
-    out: list[str] = []
-    n_chars = n_parts = 0
-    for part in parts:
-        for at in range(0, len(part), MAX_RUN_CHARS):
-            bit = part[at : at + MAX_RUN_CHARS]
-            if bit in "-–":
-                out.append(" ")
-                n_chars = n_parts = 0
-                continue
-            if n_chars and (n_chars + len(bit) > MAX_RUN_CHARS or n_parts >= MAX_RUN_PARTS):
-                out.append(" ")
-                n_chars = n_parts = 0
-            out.append(bit)
-            n_chars, n_parts = n_chars + len(bit), n_parts + 1
-    return "".join(out)

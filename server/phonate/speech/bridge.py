@@ -31,6 +31,11 @@ _GATE_POLL_S = 0.02
 class Shaper(Protocol):
     """What happens to audio on the engine's thread; see `audio`."""
 
+    @property
+    def enough(self) -> bool:
+        """True when the engine should stop by itself: what it makes is not wanted."""
+        ...
+
     def feed(self, samples: Samples) -> Block: ...
 
     def finish(self) -> Block: ...
@@ -135,7 +140,7 @@ class Synthesis:
         self.samples_made += len(samples)
         self._post(self._blocks.put_nowait, self._shaper.feed(samples))
         self._stand_still_while_paused()
-        return not self.token.is_set
+        return not self.token.is_set and not self._shaper.enough
 
     def _stand_still_while_paused(self) -> None:
         told = -1

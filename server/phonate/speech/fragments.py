@@ -23,7 +23,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from stream2sentence.quick_yield_boundary import HOLD, SPLIT, get_boundary_detector
 
@@ -59,6 +59,10 @@ _CODES = {
     "chinese": "zh", "english": "en", "japanese": "ja", "korean": "ko", "german": "de",
     "french": "fr", "russian": "ru", "portuguese": "pt", "spanish": "es", "italian": "it",
 }  # fmt: skip
+
+
+Clauses: TypeAlias = Literal["first", "always", "never"]
+"""Which fragments settle for a clause: only the first one (it is waited for), all, none."""
 
 
 class End(str, Enum):
@@ -120,7 +124,8 @@ class Splitter:
 
     language: canonical name, or None (English rules, which include the common abbreviations).
     lookahead_words: how many words the first fragment waits for a sentence end before it settles
-    for a clause. max_chars: no fragment is longer; at least 2 * MIN_CHARS.
+    for a clause; `clauses` extends that to all fragments, or to none.
+    max_chars: no fragment is longer; at least 2 * MIN_CHARS.
     """
 
     def __init__(
@@ -129,17 +134,17 @@ class Splitter:
         language: str | None = None,
         lookahead_words: int = 0,
         max_chars: int = DEFAULT_MAX_CHARS,
-        first_clause: bool = True,
+        clauses: Clauses = "first",
     ) -> None:
         code = _CODES.get(language or "english", "en")
         self._detector: Any = get_boundary_detector(code, code in _ORDINALS)
         self._lookahead = lookahead_words
         self._max = max(max_chars, 2 * MIN_CHARS)
-        self._first_clause = first_clause
+        self._clauses = clauses
         self._index = 0
         self._text = ""
         self._finished = False
-        self._restart(first=first_clause)
+        self._restart(first=True)
 
     @property
     def held(self) -> str:
@@ -161,7 +166,7 @@ class Splitter:
     def flush(self) -> list[Fragment]:
         """Give out what is held now. White space alone stays and joins what comes next."""
         if not self._text.strip():
-            self._restart(first=self._first_clause)
+            self._restart(first=True)
             return []
         return [self._rest(End.FLUSH)]
 
@@ -194,7 +199,7 @@ class Splitter:
 
     def _rest(self, ended: End) -> Fragment:
         fragment = self._take(len(self._text), ended)
-        self._restart(first=self._first_clause)
+        self._restart(first=True)
         return fragment
 
     def _scan(self) -> tuple[int, End] | None:
@@ -304,7 +309,8 @@ class Splitter:
         if char == "\n" and self._text[:pos].rstrip(" \t\r").endswith("\n"):
             return end, End.PARAGRAPH
         self._clause = end
-        if not self._first or self._settle >= 0:
+        eager = self._clauses == "always" or (self._first and self._clauses == "first")
+        if not eager or self._settle >= 0:
             return None
         if self._lookahead == 0:
             return end, End.CLAUSE
@@ -387,7 +393,7 @@ def split(
     A paragraph always ends a fragment. Joined, they equal `text`. White space is with the
     fragment before it; `ended` of the last one is END.
     """
-    splitter = Splitter(language=language, max_chars=max_chars, first_clause=False)
+    splitter = Splitter(language=language, max_chars=max_chars, clauses="never")
     groups: list[tuple[str, End]] = []
     for piece in splitter.feed(text) + splitter.finish():
         lead = piece.text[: len(piece.text) - len(piece.text.lstrip())]

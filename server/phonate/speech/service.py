@@ -13,10 +13,11 @@ import time
 from dataclasses import dataclass
 from enum import Enum
 
-from phonate.engine.base import Engine
+from phonate.engine.base import Engine, Reference, Samples
 from phonate.errors import EngineFailure, OutputError, PhonateError
 from phonate.speech.admission import Admission
 from phonate.speech.bridge import Synthesis
+from phonate.speech.observer import Observer
 from phonate.speech.request import SpeechRequest
 from phonate.speech.shaping import SoundOptions
 from phonate.speech.utterance import Utterance
@@ -59,7 +60,14 @@ class Health:
 class SpeechService:
     """See the module's text. Created inside the loop that it serves."""
 
-    def __init__(self, engine: Engine, limits: Limits, sound: SoundOptions) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        limits: Limits,
+        sound: SoundOptions,
+        observer: Observer | None = None,
+    ) -> None:
+        self._observer = observer or Observer()
         self.engine = engine
         self.limits = limits
         self.sound = sound
@@ -85,6 +93,15 @@ class SpeechService:
         utterance.task.add_done_callback(lambda _: self._ended(utterance))
         return utterance
 
+    async def extract_voice(self, audio: Samples, text: str | None, key: str = "") -> Reference:
+        """Let the engine listen to a recording (mono, 24 kHz), in its turn like any request."""
+        deadline = time.monotonic() + self.limits.synthesis_timeout_s
+        slot = await self.admission.acquire(key, deadline)
+        listening = asyncio.ensure_future(asyncio.to_thread(self.engine.extract_voice, audio, text))
+        # Not when the caller is done, but when the engine is: a caller may leave early.
+        listening.add_done_callback(lambda _: slot.release())
+        return await asyncio.shield(listening)
+
     def started(self, synthesis: Synthesis) -> None:
         self._running.add(synthesis)
 
@@ -93,6 +110,7 @@ class SpeechService:
 
     def _ended(self, utterance: Utterance) -> None:
         self._utterances.discard(utterance)
+        self._observer.ended(utterance.report())
         error = utterance.error
         if error is None:
             return

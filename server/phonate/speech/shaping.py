@@ -1,39 +1,31 @@
-"""From an engine's float chunks to the blocks that leave, for one utterance.
+"""What happens to an engine's chunks before they leave: `audio.shape`, pauses, and the watches.
 
-    each fragment:  onset trim -> fade-out -> int16 -> pause after it
-    the utterance:  silence gate -> startup buffer -> speed -> sample rate
-
-Runs on the engine's thread, one fragment after the other; only `finish` is called from elsewhere,
-when no fragment is being made.
+Runs on the engine's thread, one fragment after the other; only `Shaping.finish` is called from
+elsewhere, when no fragment is being made.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from phonate.audio.fade import FadeOut
 from phonate.audio.gate import SilenceGate
-from phonate.audio.onset import OnsetTrim
-from phonate.audio.pcm import Pcm, to_pcm
-from phonate.audio.resample import Resampler
-from phonate.audio.speed import Speed
-from phonate.audio.startup import StartupBuffer
+from phonate.audio.pcm import NO_PCM, Pcm
+from phonate.audio.runaway import Runaway, RunawayWatch, repeats_itself
+from phonate.audio.shape import FragmentShaper, Sound, UtteranceShaper
 from phonate.engine.base import Samples
 from phonate.speech.fragments import End, Fragment
+
+LOOP_S = 8.0
+"""Seconds of near-exact repetition after which a model is taken to be stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class SoundOptions:
     """The options of the group "Sound" in `settings`."""
 
-    trim_silence: bool = True
-    silence_threshold: float = 0.005
-    pre_roll_ms: float = 15.0
-    fade_in_ms: float = 15.0
-    fade_out_after_ms: float = 1000.0
-    startup_buffer_ms: float = 160.0
+    sound: Sound = field(default_factory=Sound)
     clause_pause_s: float = 0.15
     sentence_pause_s: float = 0.30
 
@@ -44,56 +36,93 @@ class SoundOptions:
 
 
 class Shaping:
-    """The utterance's part. `source_rate`: Hz of the engine; blocks leave at `sample_rate`."""
+    """One utterance. `source_rate`: Hz of the engine; blocks leave at `sample_rate`. `watched`:
+    whether the engine can run away (a model that samples can, the built-in voice cannot).
+    `max_samples`: of one fragment, at `source_rate`."""
 
     def __init__(
-        self, sound: SoundOptions, source_rate: int, *, sample_rate: int, speed: float
+        self,
+        options: SoundOptions,
+        source_rate: int,
+        *,
+        sample_rate: int,
+        speed: float,
+        watched: bool,
+        max_samples: int,
     ) -> None:
-        self.sound = sound
+        self.max_samples = max_samples
+        self.options = options
         self.source_rate = source_rate
-        self._gate = SilenceGate(source_rate)
-        self._startup = StartupBuffer(source_rate, hold_ms=sound.startup_buffer_ms)
-        self._speed = Speed(source_rate, speed)
-        self._resampler = Resampler(source_rate, sample_rate)
+        self.watched = watched
+        self._tail = UtteranceShaper(
+            source_rate, out_rate=sample_rate, speed=speed, sound=options.sound
+        )
 
     @property
     def audible(self) -> bool:
-        return self._gate.audible
+        return self._tail.audible
 
-    def fragment(self, pause_s: float) -> FragmentShaper:
-        """A shaper for the next fragment, with `pause_s` seconds of silence after it."""
-        return FragmentShaper(self, pause_s)
+    def fragment(self, text: str, pause_s: float, *, hold: bool) -> ShapedFragment:
+        """The shaper of the next fragment, with `pause_s` seconds of silence after it. `hold`:
+        nothing leaves before `release`, so that an attempt can still be thrown away."""
+        return ShapedFragment(self, text, pause_s, hold)
 
     def feed(self, pcm: Pcm) -> Pcm:
-        return self._resampler.feed(self._speed.feed(self._startup.feed(self._gate.feed(pcm))))
+        return self._tail.feed(pcm)
 
     def finish(self) -> Pcm:
         """What is still held back; nothing if the utterance was never audible."""
-        resampled, sped = self._resampler, self._speed
-        rest = np.concatenate((self._startup.feed(self._gate.finish()), self._startup.finish()))
-        rest = np.concatenate((sped.feed(rest), sped.finish()))
-        return np.concatenate((resampled.feed(rest), resampled.finish()))
+        return self._tail.finish()
 
 
-class FragmentShaper:
-    """One fragment's part; see the module's text."""
+class ShapedFragment:
+    """One attempt at one fragment. `audible` and `runaway` tell how it went."""
 
-    def __init__(self, shaping: Shaping, pause_s: float) -> None:
-        sound, rate = shaping.sound, shaping.source_rate
+    def __init__(self, shaping: Shaping, text: str, pause_s: float, hold: bool) -> None:
+        rate = shaping.source_rate
         self._shaping = shaping
-        self._onset = OnsetTrim(
-            rate,
-            threshold=sound.silence_threshold,
-            keep_ms=sound.pre_roll_ms,
-            fade_ms=sound.fade_in_ms,
-            enabled=sound.trim_silence,
-        )
-        self._fade = FadeOut(rate, after_ms=sound.fade_out_after_ms)
+        self._shaper = FragmentShaper(rate, shaping.options.sound)
+        self._ear = SilenceGate(rate, threshold=shaping.options.sound.gate_threshold)
         self._pause = np.zeros(round(pause_s * rate), np.int16)
+        # A text that repeats itself makes audio that does, rightly.
+        loops = 0.0 if repeats_itself(text) else LOOP_S
+        self._watch = RunawayWatch(rate, repetition_s=loops) if shaping.watched else None
+        self._held: list[Pcm] | None = [] if hold else None
+        self._n_samples = 0
+        self.runaway: Runaway | None = None
+        self.too_long = False
+
+    @property
+    def audible(self) -> bool:
+        return self._ear.audible
+
+    @property
+    def enough(self) -> bool:
+        """The engine should stop: it runs away, or has filled what one answer may hold."""
+        return self.runaway is not None or self.too_long
 
     def feed(self, samples: Samples) -> Pcm:
-        return self._shaping.feed(to_pcm(self._fade.feed(self._onset.feed(samples))))
+        self._n_samples += len(samples)
+        self.too_long = self._n_samples > self._shaping.max_samples
+        if self._watch is not None:
+            self.runaway = self._watch.feed(samples)
+        pcm = self._shaper.feed(samples)
+        self._ear.feed(pcm)
+        return self._pass_on(pcm)
 
     def finish(self) -> Pcm:
-        rest = np.concatenate((self._fade.feed(self._onset.finish()), self._fade.finish()))
-        return self._shaping.feed(np.concatenate((to_pcm(rest), self._pause)))
+        pcm = self._shaper.finish()
+        self._ear.feed(pcm)
+        self._ear.finish()
+        return self._pass_on(np.concatenate((pcm, self._pause)))
+
+    def release(self) -> Pcm:
+        """What was held; nothing without `hold`."""
+        held, self._held = self._held, None
+        return self._shaping.feed(np.concatenate(held)) if held else NO_PCM
+
+    def _pass_on(self, pcm: Pcm) -> Pcm:
+        if self._held is None:
+            return self._shaping.feed(pcm)
+        self._held.append(pcm)
+        return NO_PCM
