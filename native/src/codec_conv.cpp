@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "status.h"
 
@@ -15,6 +16,14 @@ constexpr int kFusedRows = 96;
 // A unit whose first weights are larger than this is cut by outputs instead: every thread would
 // otherwise read them all.
 constexpr size_t kFusedWeightBytes = 1200 << 10;
+// From this rate on, a frame alone fills the cores, and its buffers fill the L2 cache: frames go
+// one by one. Below it, all frames of a call share one reading of the large weights.
+constexpr int kFrameByFrameRows = 100;
+constexpr int kMaxRate = 1 << 16;  // samples per frame; a bound for damaged files
+
+Width width_for(int rows_per_frame) {
+    return rows_per_frame >= kFrameByFrameRows ? Width::wide : Width::kept;
+}
 
 }  // namespace
 
@@ -31,15 +40,16 @@ CodecConv::CodecConv(const Gguf& file, Pool& pool, int latent) : latent_(latent)
     first_past_ = remember(kEdgeTaps - 1, latent, samples_per_frame_);
     first_ = load_conv(pool, file, dec + "0.conv", channels, latent, kEdgeTaps, true);
     add_snake(file, dec + "1.snake", channels, first_);
-    row_floats_ = std::max(row_floats_, static_cast<size_t>(samples_per_frame_) * channels);
     for (size_t i = 0; i < rates.size(); ++i) {
         if (rates[i] < 1 || rates[i] > 64)
             file.fail(strf("%supsample_rates holds %d, expected 1 to 64", key.c_str(), rates[i]));
+        const int input_rate = samples_per_frame_;
         load_stage(file, pool, static_cast<int>(i) + 1, rates[i], channels);
         channels /= 2;
         // The next consumer's snake is applied as this stage's last unit stores its output.
         add_snake(file, strf("%s%zu.snake", dec.c_str(), i + 2), channels,
                   stages_.back().units.back().conv2);
+        if (input_rate < kFrameByFrameRows && i + 1 < rates.size()) tail_ = i + 1;
     }
     last_past_ = remember(kEdgeTaps - 1, channels, samples_per_frame_);
     last_ = load_conv(pool, file, strf("%s%zu.conv", dec.c_str(), rates.size() + 2), 1, channels,
@@ -59,7 +69,7 @@ void CodecConv::load_upsamplers(const Gguf& file, Pool& pool) {
         Upsampler u;
         u.ratio = ratios[i];
         u.up = load_conv_transposed(pool, file, name + "conv", c, c, u.ratio, u.ratio);
-        samples_per_frame_ *= u.ratio;
+        grow_rate(file, u.ratio);
         u.past = remember(kDepthwiseTaps - 1, c, samples_per_frame_);
         const std::vector<float> w =
             to_floats(file.tensor(name + "dwconv.weight", {c, 1, kDepthwiseTaps}));
@@ -76,8 +86,6 @@ void CodecConv::load_upsamplers(const Gguf& file, Pool& pool) {
         u.wide.act = Act::gelu;
         u.narrow = load_linear(pool, file, name + "pwconv2", c, wide, true);
         u.narrow.scale = load_vector(file, name + "gamma", c);
-        row_floats_ = std::max(row_floats_, static_cast<size_t>(samples_per_frame_) * c);
-        hidden_floats_ = std::max(hidden_floats_, static_cast<size_t>(samples_per_frame_) * wide);
         upsamplers_.push_back(std::move(u));
     }
 }
@@ -89,18 +97,18 @@ void CodecConv::load_stage(const Gguf& file, Pool& pool, int index, int rate, in
     Stage stage;
     stage.rate = rate;
     stage.past = remember(1, channels, samples_per_frame_);
-    stage.up = load_conv_transposed(pool, file, name + "conv_t", out, channels, 2 * rate, rate);
-    samples_per_frame_ *= rate;
-    row_floats_ = std::max(row_floats_, static_cast<size_t>(samples_per_frame_) * out);
-    hidden_floats_ = std::max(hidden_floats_, static_cast<size_t>(samples_per_frame_) * out);
+    stage.up = load_conv_transposed(pool, file, name + "conv_t", out, channels, 2 * rate, rate,
+                                    width_for(samples_per_frame_));
+    grow_rate(file, rate);
+    const Width width = width_for(samples_per_frame_);
     for (int i = 0; i < 3; ++i) {
         const std::string r = strf("%sres.%d.", name.c_str(), i);
         ResidualUnit unit;
         unit.past = remember((kUnitTaps - 1) * kDilations[i], out, samples_per_frame_);
-        unit.conv1 = load_conv(pool, file, r + "conv1", out, out, kUnitTaps, true);
+        unit.conv1 = load_conv(pool, file, r + "conv1", out, out, kUnitTaps, true, width);
         unit.conv1.dilation = kDilations[i];
         add_snake(file, r + "act2", out, unit.conv1);
-        unit.conv2 = load_conv(pool, file, r + "conv2", out, out, 1, true);
+        unit.conv2 = load_conv(pool, file, r + "conv2", out, out, 1, true, width);
         // What feeds this unit applies its first snake.
         add_snake(file, r + "act1", out, i == 0 ? stage.up : stage.units.back().conv2);
         stage.units.push_back(std::move(unit));
@@ -108,42 +116,76 @@ void CodecConv::load_stage(const Gguf& file, Pool& pool, int index, int rate, in
     stages_.push_back(std::move(stage));
 }
 
+void CodecConv::grow_rate(const Gguf& file, int factor) {
+    samples_per_frame_ *= factor;
+    if (samples_per_frame_ > kMaxRate)
+        file.fail(strf("the upsampling factors make more than %d samples per frame", kMaxRate));
+}
+
 CodecConv::Past CodecConv::remember(int rows, int channels, double rows_per_frame) {
     const Past past{state_floats_, rows, channels};
-    const auto floats = static_cast<size_t>(rows) * channels;
-    state_floats_ += floats;
-    past_floats_ = std::max(past_floats_, floats);
+    state_floats_ += past.floats();
     receptive_ += rows / rows_per_frame;
     return past;
 }
 
+const CodecConv::Past& CodecConv::past_of_stage(size_t i) const {
+    return i == stages_.size() ? last_past_ : stages_[i].past;
+}
+
 CodecConv::Workspace::Workspace(const CodecConv& conv, int frames) : frames_(frames) {
     const auto n = static_cast<size_t>(frames);
-    const size_t plain = conv.row_floats_ * n;
-    const size_t with_past = plain + conv.past_floats_;
-    const size_t hidden = conv.hidden_floats_ * n;
-    memory_ = Block((plain + 2 * with_past + hidden) * sizeof(float));
-    raw_ = memory_.as<float>();
-    even_ = raw_ + plain;
-    odd_ = even_ + with_past;
-    hidden_ = odd_ + with_past;
+    const auto latent = static_cast<size_t>(conv.latent_);
+    size_t rows = n, wide = 0, front = conv.first_past_.floats() + n * latent;
+    size_t up = 0, raw = 0, unit = 0, hidden = 0, edge = 0, boundary = 0;
+    for (const Upsampler& u : conv.upsamplers_) {
+        rows *= static_cast<size_t>(u.ratio);
+        up = std::max(up, u.past.floats() + rows * latent);
+        front = std::max(front, conv.first_past_.floats() + rows * latent);
+        wide = std::max(wide, rows * static_cast<size_t>(u.wide.n()));
+    }
+    raw = rows * latent;
+    for (size_t i = 0; i < conv.stages_.size(); ++i) {
+        const Stage& s = conv.stages_[i];
+        size_t& input = i == conv.tail_ ? boundary : edge;
+        input = std::max(input, s.past.floats() + rows * static_cast<size_t>(s.past.channels));
+        if (i == conv.tail_) rows /= n;
+        rows *= static_cast<size_t>(s.rate);
+        const size_t floats = rows * static_cast<size_t>(s.units.front().past.channels);
+        raw = std::max(raw, floats);
+        hidden = std::max(hidden, floats);
+        for (const ResidualUnit& u : s.units) unit = std::max(unit, u.past.floats() + floats);
+        edge = std::max(edge, conv.past_of_stage(i + 1).floats() + floats);
+    }
+    hidden = std::max(hidden, wide);
+    memory_ = Block((front + up + raw + hidden + boundary + 2 * (unit + edge)) * sizeof(float));
+    float* at = memory_.as<float>();
+    const auto take = [&](size_t floats) { return std::exchange(at, at + floats); };
+    front_ = take(front);
+    up_ = take(up);
+    raw_ = take(raw);
+    hidden_ = take(hidden);
+    boundary_ = take(boundary);
+    for (int i : {0, 1}) {
+        unit_[i] = take(unit);
+        edge_[i] = take(edge);
+    }
 }
 
 void CodecConv::load_past(const Past& past, const float* state, float* rows) {
-    std::memcpy(rows, state + past.offset,
-                static_cast<size_t>(past.rows) * past.channels * sizeof(float));
+    std::memcpy(rows, state + past.offset, past.floats() * sizeof(float));
 }
 
 // `rows` holds past.rows + added rows; the last past.rows of them are kept.
 void CodecConv::save_past(const Past& past, float* state, const float* rows, int added) {
     std::memcpy(state + past.offset, rows + static_cast<ptrdiff_t>(added) * past.channels,
-                static_cast<size_t>(past.rows) * past.channels * sizeof(float));
+                past.floats() * sizeof(float));
 }
 
 // x [rows, latent] -> y [rows * ratio, latent].
 void CodecConv::upsample(Pool& pool, const Kernels& kernels, const Upsampler& u, float* state,
                          Workspace& work, const float* x, int rows, float* y) const {
-    float* past = work.odd_;
+    float* past = work.up_;
     float* up = past + static_cast<ptrdiff_t>(u.past.rows) * latent_;
     load_past(u.past, state, past);
     run(pool, kernels, u.up, {.x = x, .rows = rows, .y = up});
@@ -188,56 +230,82 @@ void CodecConv::residual_unit(Pool& pool, const Kernels& kernels, const Residual
     });
 }
 
+// in: the stage's past, then `rows` rows; z [rows * rate]: the next layer's input.
+void CodecConv::run_stage(Pool& pool, const Kernels& kernels, const Stage& stage, float* state,
+                          Workspace& work, const float* in, int rows, float* z) const {
+    float* x = work.unit_[0];
+    float* next = work.unit_[1];
+    run(pool, kernels, stage.up,
+        {.x = in, .rows = rows, .y = work.raw_, .z = x + stage.units[0].past.floats()});
+    rows *= stage.rate;
+    for (size_t u = 0; u < stage.units.size(); ++u) {
+        const ResidualUnit& unit = stage.units[u];
+        const bool final = u + 1 == stage.units.size();
+        load_past(unit.past, state, x);
+        residual_unit(pool, kernels, unit, work, x, rows, work.raw_,
+                      final ? z : next + stage.units[u + 1].past.floats());
+        save_past(unit.past, state, x, rows);
+        std::swap(x, next);
+    }
+}
+
+// Everything up to the input of stage tail_, which it leaves in work.boundary_ behind room for its
+// past. Returns the rows of it.
+int CodecConv::run_head(Pool& pool, const Kernels& kernels, float* state, Workspace& work,
+                        const float* latent, int frames) const {
+    int rows = frames;
+    float* front = work.front_ + first_past_.floats();
+    const float* x = latent;
+    for (const Upsampler& u : upsamplers_) {
+        upsample(pool, kernels, u, state, work, x, rows, front);
+        rows *= u.ratio;
+        x = front;
+    }
+    if (upsamplers_.empty()) std::copy_n(latent, static_cast<ptrdiff_t>(rows) * latent_, front);
+
+    const auto input_of = [&](size_t i) { return i == tail_ ? work.boundary_ : work.edge_[i % 2]; };
+    load_past(first_past_, state, work.front_);
+    run(pool, kernels, first_,
+        {.x = work.front_, .rows = rows, .z = input_of(0) + stages_[0].past.floats()});
+    save_past(first_past_, state, work.front_, rows);
+    for (size_t i = 0; i < tail_; ++i) {
+        const Past& past = stages_[i].past;
+        load_past(past, state, input_of(i));
+        run_stage(pool, kernels, stages_[i], state, work, input_of(i), rows,
+                  input_of(i + 1) + past_of_stage(i + 1).floats());
+        save_past(past, state, input_of(i), rows);
+        rows *= stages_[i].rate;
+    }
+    return rows;
+}
+
+// One frame: x [rows], with the stage's past before it -> samples.
+void CodecConv::run_tail(Pool& pool, const Kernels& kernels, float* state, Workspace& work,
+                         const float* x, int rows, float* audio) const {
+    for (size_t i = tail_; i < stages_.size(); ++i) {
+        float* out = work.edge_[i % 2];
+        const Past& next = past_of_stage(i + 1);
+        run_stage(pool, kernels, stages_[i], state, work, x, rows, out + next.floats());
+        rows *= stages_[i].rate;
+        load_past(next, state, out);
+        save_past(next, state, out, rows);
+        x = out;
+    }
+    run(pool, kernels, last_, {.x = x, .rows = rows, .y = audio});
+    for (int i = 0; i < rows; ++i) audio[i] = std::clamp(audio[i], -1.0F, 1.0F);
+}
+
 void CodecConv::forward(Pool& pool, const Kernels& kernels, float* state, Workspace& work,
                         const float* latent, int frames, float* audio) const {
-    int rows = frames;
-    const float* x = latent;
-    // Upsamplers write into even_ behind room for the past of what reads them; the room is the
-    // first convolution's for all of them.
-    const ptrdiff_t room = static_cast<ptrdiff_t>(first_past_.rows) * latent_;
-    for (const Upsampler& u : upsamplers_) {
-        upsample(pool, kernels, u, state, work, x, rows, work.even_ + room);
-        rows *= u.ratio;
-        x = work.even_ + room;
-    }
-    if (upsamplers_.empty())
-        std::copy(latent, latent + static_cast<ptrdiff_t>(rows) * latent_, work.even_ + room);
-
-    float* in = work.even_;  // what the next convolution reads, its past first
-    float* out = work.odd_;
-    const auto behind = [](const Past& past, float* buffer) {
-        return buffer + static_cast<ptrdiff_t>(past.rows) * past.channels;
-    };
-    const auto past_of = [&](size_t stage, size_t unit) -> const Past& {
-        if (stage == stages_.size()) return last_past_;
-        return unit == 0 ? stages_[stage].past : stages_[stage].units[unit - 1].past;
-    };
-    load_past(first_past_, state, in);
-    run(pool, kernels, first_, {.x = in, .rows = rows, .z = behind(past_of(0, 0), out)});
-    save_past(first_past_, state, in, rows);
-    std::swap(in, out);
-    for (size_t i = 0; i < stages_.size(); ++i) {
-        const Stage& stage = stages_[i];
-        load_past(stage.past, state, in);
-        run(pool, kernels, stage.up,
-            {.x = in, .rows = rows, .y = work.raw_, .z = behind(past_of(i, 1), out)});
-        save_past(stage.past, state, in, rows);
-        rows *= stage.rate;
-        std::swap(in, out);
-        for (size_t u = 0; u < stage.units.size(); ++u) {
-            const bool final = u + 1 == stage.units.size();
-            const Past& past = stage.units[u].past;
-            load_past(past, state, in);
-            residual_unit(pool, kernels, stage.units[u], work, in, rows, work.raw_,
-                          behind(final ? past_of(i + 1, 0) : past_of(i, u + 2), out));
-            save_past(past, state, in, rows);
-            std::swap(in, out);
-        }
-    }
-    load_past(last_past_, state, in);
-    run(pool, kernels, last_, {.x = in, .rows = rows, .y = audio});
-    save_past(last_past_, state, in, rows);
-    for (int i = 0; i < rows; ++i) audio[i] = std::clamp(audio[i], -1.0F, 1.0F);
+    const int rows = run_head(pool, kernels, state, work, latent, frames);
+    const Past& past = stages_[tail_].past;
+    load_past(past, state, work.boundary_);
+    const int per_frame = rows / frames;
+    for (int f = 0; f < frames; ++f)
+        run_tail(pool, kernels, state, work,
+                 work.boundary_ + static_cast<ptrdiff_t>(f) * per_frame * past.channels, per_frame,
+                 audio + static_cast<ptrdiff_t>(f) * samples_per_frame_);
+    save_past(past, state, work.boundary_, rows);
 }
 
 }  // namespace qt

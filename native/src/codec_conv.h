@@ -23,9 +23,13 @@ class CodecConv {
         friend class CodecConv;
         Block memory_;
         int frames_;
-        float* raw_;          // what a layer adds to: the residual
-        float *even_, *odd_;  // inputs and outputs by turns, each with room for its past
-        float* hidden_;       // between the two layers of a pair
+        float* front_;     // input of the first convolution
+        float* up_;        // input of a depthwise convolution
+        float* raw_;       // what a layer adds to: the residual
+        float* hidden_;    // between the two layers of a pair
+        float* boundary_;  // input of stage tail_
+        float* edge_[2];   // inputs of the other stages by turns, and of the last convolution
+        float* unit_[2];   // inputs of residual units by turns
     };
 
     CodecConv(const Gguf& file, Pool& pool, int latent);
@@ -45,6 +49,7 @@ class CodecConv {
         size_t offset = 0;
         int rows = 0;
         int channels = 0;
+        size_t floats() const { return static_cast<size_t>(rows) * static_cast<size_t>(channels); }
     };
     struct Upsampler {
         int ratio = 0;
@@ -69,6 +74,7 @@ class CodecConv {
     static constexpr int kEdgeTaps = 7;  // of the first and the last convolution
     static constexpr int kUnitTaps = 7;
 
+    void grow_rate(const Gguf& file, int factor);
     Past remember(int rows, int channels, double rows_per_frame);
     void load_upsamplers(const Gguf& file, Pool& pool);
     void load_stage(const Gguf& file, Pool& pool, int index, int rate, int channels);
@@ -79,13 +85,18 @@ class CodecConv {
                   Workspace& work, const float* x, int rows, float* y) const;
     void residual_unit(Pool& pool, const Kernels& kernels, const ResidualUnit& unit,
                        Workspace& work, const float* x, int rows, float* y, float* z) const;
+    void run_stage(Pool& pool, const Kernels& kernels, const Stage& stage, float* state,
+                   Workspace& work, const float* in, int rows, float* z) const;
+    int run_head(Pool& pool, const Kernels& kernels, float* state, Workspace& work,
+                 const float* latent, int frames) const;
+    void run_tail(Pool& pool, const Kernels& kernels, float* state, Workspace& work, const float* x,
+                  int rows, float* audio) const;
+    const Past& past_of_stage(size_t i) const;  // the last convolution's behind the last stage
 
     int latent_ = 0, samples_per_frame_ = 1, receptive_frames_ = 0;
     size_t state_floats_ = 0;
-    double receptive_ = 0;      // in frames, exact
-    size_t row_floats_ = 0;     // largest rows per frame * channels of any buffer
-    size_t hidden_floats_ = 0;  // the same for the buffer inside a layer pair
-    size_t past_floats_ = 0;    // largest past of any buffer
+    double receptive_ = 0;  // in frames, exact
+    size_t tail_ = 0;       // the first stage that takes frames one by one
     std::vector<Upsampler> upsamplers_;
     Past first_past_, last_past_;
     Layer first_, last_;

@@ -30,6 +30,18 @@ WeightType exact_type(const Tensor& tensor) {
     return is_block_q8(tensor.type) ? WeightType::w8 : WeightType::f32;
 }
 
+// f(the tensor, or an f32 copy of it)
+template <typename F>
+Packed with_width(const Tensor& tensor, Width width, const F& f) {
+    if (width == Width::kept || tensor.type == TensorType::f32) return f(tensor);
+    const std::vector<float> floats = to_floats(tensor);
+    Tensor wide = tensor;
+    wide.type = TensorType::f32;
+    wide.data = reinterpret_cast<const uint8_t*>(floats.data());
+    wide.bytes = floats.size() * sizeof(float);
+    return f(wide);
+}
+
 // Block b (32 weights) of row `row` of a Q8_0 or Q4_0 tensor.
 void read_block(const Tensor& tensor, int64_t row, int b, uint16_t* scale, int8_t* q) {
     const uint8_t* at = tensor.data + static_cast<size_t>(row) * tensor.row_bytes() +
@@ -157,22 +169,24 @@ Layer load_linear(Pool& pool, const Gguf& file, const std::string& name, int n, 
 }
 
 Layer load_conv(Pool& pool, const Gguf& file, const std::string& name, int c_out, int c_in,
-                int taps, bool bias) {
+                int taps, bool bias, Width width) {
     Layer layer;
     layer.taps = taps;
     layer.c_in = c_in;
-    layer.w = pack_conv(pool, file.tensor(name + ".weight", {c_out, c_in, taps}));
+    layer.w = with_width(file.tensor(name + ".weight", {c_out, c_in, taps}), width,
+                         [&](const Tensor& t) { return pack_conv(pool, t); });
     if (bias) layer.bias = load_vector(file, name + ".bias", c_out);
     return layer;
 }
 
 Layer load_conv_transposed(Pool& pool, const Gguf& file, const std::string& name, int c_out,
-                           int c_in, int taps, int stride) {
+                           int c_in, int taps, int stride, Width width) {
     Layer layer;
     layer.taps = taps / stride;
     layer.c_in = c_in;
     layer.w =
-        pack_conv_transposed(pool, file.tensor(name + ".weight", {c_in, c_out, taps}), stride);
+        with_width(file.tensor(name + ".weight", {c_in, c_out, taps}), width,
+                   [&](const Tensor& t) { return pack_conv_transposed(pool, t, stride); });
     const std::vector<float> bias = load_vector(file, name + ".bias", c_out);
     for (int j = 0; j < stride; ++j) layer.bias.insert(layer.bias.end(), bias.begin(), bias.end());
     return layer;

@@ -28,6 +28,10 @@ struct Layer {
     int history() const { return (taps - 1) * dilation; }  // rows it reads before its own
 };
 
+// What the weights of a convolution become: `kept` in the file's own width, or `wide`, f32, where
+// so many rows meet them that widening them on every use would cost more than their size.
+enum class Width { kept, wide };
+
 struct LayerIo {
     const float* x = nullptr;  // the earliest row the first output row reads
     int rows = 0;              // output rows; a transposed convolution's n covers `stride` of them
@@ -42,7 +46,7 @@ void run(Pool& pool, const Kernels& kernels, const Layer& layer, const LayerIo& 
 void run_part(const Kernels& kernels, const Layer& layer, const LayerIo& io, int r0, int r1, int o0,
               int o1);
 
-// Loaders; weights keep the file's exact values. Names are those of the tensors without ".weight"
+// Loaders; the weights keep their exact values. Names are those of the tensors without ".weight"
 // and ".bias"; a shape that does not fit is an Error naming the tensor.
 std::vector<float> load_vector(const Gguf& file, const std::string& name, int n);
 Layer load_linear(Pool& pool, const Gguf& file, const std::string& name, int n, int k, bool bias);
@@ -50,10 +54,10 @@ Layer load_linear(Pool& pool, const Gguf& file, const std::string& name, int n, 
 Layer load_linears(Pool& pool, const Gguf& file, const std::vector<std::string>& names,
                    const std::vector<int>& n, int k);
 Layer load_conv(Pool& pool, const Gguf& file, const std::string& name, int c_out, int c_in,
-                int taps, bool bias);
+                int taps, bool bias, Width width = Width::kept);
 // taps = stride or 2 * stride; the layer has n = stride * c_out.
 Layer load_conv_transposed(Pool& pool, const Gguf& file, const std::string& name, int c_out,
-                           int c_in, int taps, int stride);
+                           int c_in, int taps, int stride, Width width = Width::kept);
 // Adds snake's per-channel constants: v + sin(v*exp(alpha))^2 / (exp(beta)+1e-9), repeated over
 // the n of a transposed convolution.
 void add_snake(const Gguf& file, const std::string& name, int channels, Layer& layer);
