@@ -17,6 +17,7 @@
 #include "talker_info.h"
 #include "threads.h"
 #include "tokenizer.h"
+#include "voice_cache.h"
 
 namespace qt {
 
@@ -55,6 +56,7 @@ struct Engine {
     PromptBuilder prompts;
     CodecDecoder decoder;
     CodecDecoder::Workspace decoder_work;
+    VoiceCache voices;
     std::unique_ptr<SpeakerEncoder> speaker_encoder;  // null until needed
     std::unique_ptr<CodecEncoder> codec_encoder;      // null until needed
 };
