@@ -20,6 +20,11 @@ namespace qt {
 // n are zero. (quant.h packs.)
 inline constexpr int kPanel = 16;
 
+// int16 weights: panels of 16 outputs, k in pairs: [ceil(n/16)][k/2][16][2]. Inputs and weights stay
+// within +-kI16Max, so that kI16Run products fit an int32.
+inline constexpr int kI16Max = 4095;
+inline constexpr int kI16Run = 128;
+
 // int8 weights: groups of 8 outputs, k in super-blocks of 128 (4 blocks of 32 with one scale
 // each), so that one group is one stream of whole cache lines:
 //   [ceil(n/8)][ceil(k/128)] { uint16 half scale[4][8]; int8 q[4][8][8][4]; }  (1088 bytes)
@@ -76,6 +81,23 @@ struct GemmArgs {
     const float* act_b = nullptr;  // [n], snake only
     float* z = nullptr;
     ptrdiff_t z_row = 0;
+};
+
+// The same for int16 inputs, one scale per input row, and int16 weights, one scale per output:
+//   acc[r][o] = w_scale[o] * sum over tap j, then over runs of at most kI16Run channels, of
+//               x_scale[r + j*dilation] * (sum of x[r*x_row + j*x_tap + c] * w[j*c_in + c][o])
+// The inner sum is exact. `out` gives rows, n and what follows (its x and w are not read).
+struct GemmI16Args {
+    const int16_t* x = nullptr;
+    ptrdiff_t x_row = 0;
+    ptrdiff_t x_tap = 0;
+    const float* x_scale = nullptr;
+    int dilation = 1;
+    int taps = 1;
+    int c_in = 0;  // even
+    const int16_t* w = nullptr;
+    const float* w_scale = nullptr;  // [n]
+    GemmArgs out;
 };
 
 // y[r][o] = residual[r][o] + sum over blocks b of (sum of x[r][32b+i] * q[o][32b+i]) * (xs[r][b] * scale[o][b])
@@ -135,7 +157,11 @@ struct Kernels {
     void (*gemm_f16)(const GemmArgs&);
     void (*gemm_bf16)(const GemmArgs&);
     void (*gemm_w8)(const GemmArgs&);
+    void (*gemm_i16)(const GemmI16Args&);
     void (*gemm_q8)(const GemmQ8Args&);
+
+    // scale = max|x| / kI16Max; q = round to nearest even (x / scale).
+    void (*quantize_i16)(const float* x, int n, int16_t* q, float* scale);
 
     // One row of k floats -> q [q8_row_bytes(k)], scales [q8_blocks(k)]; the tail is zero.
     // scale = max|x| / 127 per 32; q = round to nearest even (x / scale), within -127..127.
