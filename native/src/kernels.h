@@ -43,10 +43,10 @@ enum class WeightType : uint8_t { f32, f16, bf16, w8, q8 };
 
 enum class Act : uint8_t {
     none,
-    relu,   // max(v, 0)
-    silu,   // v / (1 + exp(-v))
-    gelu,   // 0.5 v (1 + erf(v / sqrt 2))
-    elu,    // v > 0 ? v : exp(v) - 1
+    relu,  // max(v, 0)
+    silu,  // v / (1 + exp(-v))
+    gelu,  // 0.5 v (1 + erf(v / sqrt 2))
+    elu,   // v > 0 ? v : exp(v) - 1
     tanh,
     sigmoid,
     snake,  // v + b * sin(a*v)^2, per channel: a = exp(alpha), b = 1/(exp(beta)+1e-9)
@@ -100,8 +100,8 @@ struct GemmI16Args {
     GemmArgs out;
 };
 
-// y[r][o] = residual[r][o] + sum over blocks b of (sum of x[r][32b+i] * q[o][32b+i]) * (xs[r][b] * scale[o][b])
-// The inner sum is exact in int32. x as written by quantize_q8.
+// y[r][o] = residual[r][o] + sum over blocks b of (sum of x[r][32b+i] * q[o][32b+i]) * (xs[r][b] *
+// scale[o][b]) The inner sum is exact in int32. x as written by quantize_q8.
 struct GemmQ8Args {
     const int8_t* x = nullptr;  // [rows][q8_row_bytes(k)]
     ptrdiff_t x_row = 0;
@@ -118,10 +118,16 @@ struct GemmQ8Args {
     ptrdiff_t y_row = 0;
 };
 
-static inline int q8_supers(int k) { return (k + kQ8Super - 1) / kQ8Super; }
-static inline int q8_blocks(int k) { return q8_supers(k) * 4; }
-// The values, then their magnitudes (what an unsigned x signed multiplication needs).
-static inline int q8_row_bytes(int k) { return q8_supers(k) * kQ8Super * 2; }
+static inline int q8_supers(int k) {
+    return (k + kQ8Super - 1) / kQ8Super;
+}
+static inline int q8_blocks(int k) {
+    return q8_supers(k) * 4;
+}
+// Per block of 32: the values, then their magnitudes (for an unsigned x signed multiplication).
+static inline int q8_row_bytes(int k) {
+    return q8_supers(k) * kQ8Super * 2;
+}
 
 // One query head over n cached positions: scores = scale * q . k_i; out = softmax(scores) @ V.
 struct AttnArgs {

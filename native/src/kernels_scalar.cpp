@@ -64,7 +64,9 @@ struct Bf16Panel {
     }
 };
 struct W8Panel {
-    static ptrdiff_t bytes(int k) { return ptrdiff_t{(k + kW8Block - 1) / kW8Block} * kW8BlockBytes; }
+    static ptrdiff_t bytes(int k) {
+        return ptrdiff_t{(k + kW8Block - 1) / kW8Block} * kW8BlockBytes;
+    }
     static float at(const uint8_t* panel, int k, int o) {
         const uint8_t* block = panel + ptrdiff_t{k / kW8Block} * kW8BlockBytes;
         uint16_t half;
@@ -171,7 +173,7 @@ void gemm_q8(const GemmQ8Args& g) {
                     const auto* q = reinterpret_cast<const int8_t*>(super + 64 + b % 4 * 256);
                     int32_t sum = 0;
                     for (int i = 0; i < 32; ++i)
-                        sum += x[b * 32 + i] * q[i / 4 * 32 + o * 4 + i % 4];
+                        sum += x[b * 64 + i] * q[i / 4 * 32 + o * 4 + i % 4];
                     acc += static_cast<float>(sum) * (half_to_float(half) * xs[b]);
                 }
                 if (g.bias) acc += g.bias[o0 + o];
@@ -194,8 +196,9 @@ void quantize_q8(const float* x, int k, int8_t* q, float* scales) {
         for (int i = b * 32; i < b * 32 + 32; ++i) {
             const float v = i < k ? std::nearbyint(x[i] * inverse) : 0;
             const int value = v > 127 ? 127 : v > -127 ? static_cast<int>(v) : -127;
-            q[i] = static_cast<int8_t>(value);
-            q[padded + i] = static_cast<int8_t>(value < 0 ? -value : value);
+            int8_t* at = q + b * 64 + i % 32;
+            at[0] = static_cast<int8_t>(value);
+            at[32] = static_cast<int8_t>(value < 0 ? -value : value);
         }
     }
 }
@@ -213,8 +216,12 @@ void softmax(float* x, int n) {
     for (int i = 0; i < n; ++i) x[i] *= inverse;
 }
 
-float kv_value(float v) { return v; }
-float kv_value(F16 v) { return half_to_float(v.bits); }
+float kv_value(float v) {
+    return v;
+}
+float kv_value(F16 v) {
+    return half_to_float(v.bits);
+}
 
 template <typename T>
 void attention(const AttnArgs& a) {
@@ -313,6 +320,8 @@ constexpr Kernels kScalar = {
 
 }  // namespace
 
-const Kernels& scalar_kernels() { return kScalar; }
+const Kernels& scalar_kernels() {
+    return kScalar;
+}
 
 }  // namespace qt
