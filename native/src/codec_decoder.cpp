@@ -55,8 +55,12 @@ void CodecDecoder::load_codebooks(const Gguf& file) {
         const std::string name =
             g == 0 ? "tok_dec.vq_first.0.codebook" : strf("tok_dec.vq_rest.%d.codebook", g - 1);
         const Tensor& t = file.tensor(name, {codebook_size_, codebook_dim_});
-        owned_codebooks_.push_back(to_floats(t));
-        codebooks_.push_back(owned_codebooks_.back().data());
+        if (const float* mapped = mapped_floats(t)) {
+            codebooks_.push_back(mapped);
+        } else {
+            owned_codebooks_.push_back(to_floats(t));
+            codebooks_.push_back(owned_codebooks_.back().data());
+        }
     }
 }
 

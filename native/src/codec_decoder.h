@@ -40,6 +40,7 @@ class CodecDecoder {
     // the cache.
     static constexpr int kMaxStep = 4;
 
+    // The file must stay open while the decoder lives.
     // fast: the largest convolutions on 12-bit integers, about 1.3 times as fast in all.
     CodecDecoder(const Gguf& file, Pool& pool, bool fast = false);
 

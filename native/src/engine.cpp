@@ -46,7 +46,7 @@ Engine::Engine(const EngineOptions& o)
       talker(pool, talker_file, info, o.kv_size),
       predictor(pool, talker_file, codes),
       prompts(pool, info, talker, codes),
-      decoder(checked_codec(codec_file), pool),
+      decoder(checked_codec(codec_file), pool, o.fast),
       decoder_work(decoder),
       voices(talker.shape(), !talker.exact(), kVoiceCacheBytes) {
     if (decoder.groups() != kCodebooks || decoder.codebook_size() < info.codes)

@@ -28,6 +28,7 @@ struct EngineOptions {
     int kv_size = 8192;
     int n_threads = 0;  // 0: usable_cores()
     int stream_frames_max = 4;
+    bool fast = false;  // the codec's largest convolutions on 12-bit integers
 };
 
 // A voice as the prompt takes it.

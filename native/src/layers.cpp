@@ -149,6 +149,12 @@ void run(Pool& pool, const Kernels& kernels, const Layer& layer, const LayerIo& 
     });
 }
 
+const float* mapped_floats(const Tensor& tensor) {
+    const bool aligned = reinterpret_cast<uintptr_t>(tensor.data) % alignof(float) == 0;
+    return tensor.type == TensorType::f32 && aligned ? reinterpret_cast<const float*>(tensor.data)
+                                                     : nullptr;
+}
+
 std::vector<float> load_vector(const Gguf& file, const std::string& name, int n) {
     return to_floats(file.tensor(name, {n}));
 }

@@ -70,6 +70,8 @@ GemmArgs epilogue(const Layer& layer, const LayerIo& io, int r0, int r1, int o0,
 
 // Loaders; the weights keep their exact values. Names are those of the tensors without ".weight"
 // and ".bias"; a shape that does not fit is an Error naming the tensor.
+// The values where the file has them as f32, else null; valid as long as the file is open.
+const float* mapped_floats(const Tensor& tensor);
 std::vector<float> load_vector(const Gguf& file, const std::string& name, int n);
 Layer load_linear(Pool& pool, const Gguf& file, const std::string& name, int n, int k, bool bias);
 // Several matrices with the same input, one below the other.
