@@ -15,6 +15,13 @@ struct Weights32 {
     uint16_t scale;  // half
 };
 
+// To the nearest integer, ties to even, for |v| < 2^22: written so that the compiler makes vectors
+// of it on every machine (nearbyint is a call where the instruction set is old).
+float rounded(float v) {
+    constexpr float kMagic = 12582912.0F;  // 1.5 * 2^23: the sum has no fraction bits left
+    return (v + kMagic) - kMagic;
+}
+
 // q within -127..127, the largest weight at the end of the range.
 Weights32 quantize_8(const float* w) {
     Weights32 b;
@@ -25,26 +32,33 @@ Weights32 quantize_8(const float* w) {
     if (half_to_float(b.scale) * 127 < largest) ++b.scale;
     const float inverse = half_to_float(b.scale) > 0 ? 1 / half_to_float(b.scale) : 0;
     for (int i = 0; i < 32; ++i)
-        b.q[i] = static_cast<int8_t>(std::clamp(std::nearbyint(w[i] * inverse), -127.0F, 127.0F));
+        b.q[i] = static_cast<int8_t>(std::clamp(rounded(w[i] * inverse), -127.0F, 127.0F));
     return b;
 }
 
-// q within -8..7 of the weights over `scale`; returns the squared error with the best scale for
-// these q, which replaces `scale`.
-float try_scale(const float* w, float* scale, int8_t* q) {
-    float wq = 0;
-    float qq = 0;
-    float ww = 0;
-    for (int i = 0; i < 32; ++i) {
-        const float v = std::clamp(std::nearbyint(w[i] / *scale), -8.0F, 7.0F);
-        q[i] = static_cast<int8_t>(v);
-        wq += w[i] * v;
-        qq += v * v;
-        ww += w[i] * w[i];
+// q within -8..7 of the weights over `scale`; returns the squared error (but for the sum of w^2,
+// which is the same for every scale) with the best scale for these q, which replaces `scale`.
+float try_scale(const float* w, float* scale, float* q) {
+    const float inverse = 1 / *scale;
+    float wq[8] = {};
+    float qq[8] = {};
+    for (int i = 0; i < 32; i += 8)
+        for (int j = 0; j < 8; ++j) {
+            const float v = rounded(w[i + j] * inverse);
+            const float low = v < -8 ? -8 : v;
+            q[i + j] = low > 7 ? 7 : low;
+            wq[j] += w[i + j] * q[i + j];
+            qq[j] += q[i + j] * q[i + j];
+        }
+    float sum_wq = 0;
+    float sum_qq = 0;
+    for (int j = 0; j < 8; ++j) {
+        sum_wq += wq[j];
+        sum_qq += qq[j];
     }
-    if (qq == 0) return ww;
-    *scale = half_to_float(float_to_half(wq / qq));
-    return ww - 2 * *scale * wq + *scale * *scale * qq;
+    if (sum_qq == 0) return 0;
+    *scale = half_to_float(float_to_half(sum_wq / sum_qq));
+    return *scale * *scale * sum_qq - 2 * *scale * sum_wq;
 }
 
 // q within -8..7: the scale of least squared error among those near max/-8, where the largest
@@ -55,16 +69,16 @@ Weights32 quantize_4(const float* w) {
     for (int i = 0; i < 32; ++i)
         if (std::fabs(w[i]) > std::fabs(largest)) largest = w[i];
     if (largest == 0) return best;
-    float least = INFINITY;
-    for (float divisor = -6.5F; divisor >= -9.1F; divisor -= 0.25F) {
-        Weights32 b;
+    float least = 0;
+    for (const float divisor : {-8.0F, -7.0F, -7.5F, -8.5F, -6.5F}) {
+        float q[32];
         float scale = largest / divisor;
         if (half_to_float(float_to_half(scale)) == 0) break;  // too small for a half: zero it is
-        const float error = try_scale(w, &scale, b.q);
+        const float error = try_scale(w, &scale, q);
         if (error >= least) continue;
         least = error;
-        b.scale = float_to_half(scale);
-        best = b;
+        best.scale = float_to_half(scale);
+        for (int i = 0; i < 32; ++i) best.q[i] = static_cast<int8_t>(q[i]);
     }
     return best;
 }
