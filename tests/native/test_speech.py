@@ -260,6 +260,10 @@ def test_a_queued_request_is_polled_and_can_be_cancelled(context, voice):
     queued = ctx.streamed(cancel=lambda: True, **request)
     assert queued.status == qtlib.CANCELLED
     assert not queued.chunks
+    audio = np.zeros(24000, np.float32)
+    by_audio = {"text": TEXT, "max_new_tokens": 9, "ref_audio_24k": audio}
+    by_audio["ref_n_samples"] = len(audio)
+    assert ctx.streamed(cancel=lambda: True, **by_audio).status == qtlib.CANCELLED
     hold.set()
     first.join()
     assert gate.is_set()
