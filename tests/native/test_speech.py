@@ -66,7 +66,7 @@ def test_voices_that_differ_in_one_number_are_two(context, voice):
 
 
 def test_does_not_end_before_two_frames(made, tmp_path, voice):
-    """A head whose end is a thousand times louder: the first chance is taken, not an earlier one."""
+    """A head whose end is a thousand times louder: its first chance is taken, none before."""
     files = made("tiny-base")
     reader = gguf.GGUFReader(files.talker)
     head = next(t for t in reader.tensors if t.name == "talker.codec_head.weight")
