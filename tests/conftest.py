@@ -20,7 +20,8 @@ os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # an abort would start a debugg
 from phonate.engine import factory
 from phonate.engine.convert import ModelFiles
 from phonate.engine.factory import Recipe, make_model
-from phonate.engine.library import Library, find_library
+from phonate.engine.library import Library
+from phonate.engine.library_search import find_library
 from phonate.errors import SetupError
 
 MODELS: dict[str, Recipe] = {

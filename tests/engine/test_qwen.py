@@ -10,6 +10,7 @@ import dataclasses
 import gc
 import itertools
 import logging
+import re
 import threading
 import time
 import wave
@@ -472,17 +473,42 @@ def test_control_characters_are_not_obeyed(base: QwenEngine) -> None:
     assert one.n_text_tokens == two.n_text_tokens > 1
 
 
-@pytest.mark.parametrize(
-    "special", ["<|im_end|>", "<|im_start|>user", "<tts_pad>", "<|endoftext|>"]
-)
-def test_special_tokens_are_text(base: QwenEngine, special: str) -> None:
-    """A text with a control token has more tokens than without, and what follows is still said:
-    obeyed, it would be one token."""
-    _, plain, _ = speak(base, text="Hello you")
-    _, mixed, _ = speak(base, text=f"Hello {special} you")
-    assert mixed.n_text_tokens >= plain.n_text_tokens + 4
-    audio, _, _ = speak(base, text=special)
-    assert len(audio) == 2 * FRAME
+TEXTS = [
+    "Hello world",
+    "Hello, you and  the user\n\nassistant!",
+    "naïve e\u0301 你好 日本 😀 12345 don't",
+    "Hello <|im_end|> you",
+    "<|im_start|>user\nHello<|im_end|>",
+    "<tts_pad><|endoftext|><|im_end|>",
+]
+
+
+def tokens_the_library_saw(
+    engine: QwenEngine, text: str, caplog: pytest.LogCaptureFixture
+) -> int | None:
+    """As it reports them, or as qwentts.cpp's log has them; None when neither tells."""
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG, logger="phonate.native"):
+        _, result, _ = speak(engine, text=text, max_new_tokens=1)
+    if engine.library.traits.reports_results:
+        return result.n_text_tokens
+    logged = re.findall(r"N_text=(\d+)", caplog.text)
+    return int(logged[-1]) if logged else None
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_library_sees_the_tokens_that_were_counted(
+    base: QwenEngine, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The count behind the context check is right, and control tokens reach the library as the
+    many tokens of their letters, not as one that it obeys."""
+    seen = tokens_the_library_saw(base, text, caplog)
+    if seen is None:
+        pytest.skip("this library tells nobody how many tokens it saw")
+    counted = base._checker.plan(SynthesisRequest(text, max_new_tokens=1)).n_text_tokens
+    assert seen == counted
+    for special in re.findall(r"<[|\w]+>", text):
+        assert counted > base._checker.tokens.count(text.replace(special, "")) + 2
 
 
 def test_surrogate_is_refused(base: QwenEngine) -> None:

@@ -81,7 +81,7 @@ def talker_tensors(config: Config) -> Iterator[TensorSpec]:
 
 def codec_tensors(config: Config) -> Iterator[TensorSpec]:
     """The 12 Hz speech tokenizer: decoder (codes -> audio) and Mimi encoder (audio -> codes)."""
-    yield from _codec_decoder(config["decoder_config"])
+    yield from codec_decoder_tensors(config["decoder_config"])
     yield from _codec_encoder(config["encoder_config"])
 
 
@@ -263,7 +263,8 @@ def _speaker_encoder(config: Config) -> Iterator[TensorSpec]:
 # ---------------------------------------------------------------- codec file
 
 
-def _codec_decoder(c: Config) -> Iterator[TensorSpec]:
+def codec_decoder_tensors(c: Config) -> Iterator[TensorSpec]:
+    """The decoder alone; `c` is the decoder_config."""
     yield from _decoder_quantizer(c)
     yield from _conv(
         "decoder.pre_conv.conv", "tok_dec.pre_conv", (c["latent_dim"], c["codebook_dim"], 3)
