@@ -1,4 +1,4 @@
-"""Fixtures for tests that need a native library or a model.
+"""Fixtures: a running server, and what tests of a native library or a model need.
 
 `PHONATE_TEST_LIBRARY` names the library under test (a path, or a short name as --library takes
 it); without it, an installed one is used, our own first. Models are made once, small and random,
@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import Running, running
 
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # an abort would start a debugger
 
@@ -22,6 +23,7 @@ from phonate.engine.convert import ModelFiles
 from phonate.engine.factory import Recipe, make_model
 from phonate.engine.library import Library
 from phonate.engine.library_search import find_library
+from phonate.engine.scripted import ScriptedEngine
 from phonate.errors import SetupError
 
 MODELS: dict[str, Recipe] = {
@@ -33,6 +35,13 @@ MODELS: dict[str, Recipe] = {
     "voicedesign": Recipe(kind="voicedesign"),
     "full-codec": Recipe(kind="base", codec="full"),
 }
+
+
+@pytest.fixture
+def scripted() -> Iterator[Running]:
+    """A running server around the scripted engine with its default script."""
+    with running(ScriptedEngine()) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
     PhonateError
     |- SetupError                exit code 1, one line on stderr; never reaches a client
+    |- StorageError         500  server_error, code storage_error: disk full, read-only, failing
     |- InvalidRequest       400  invalid_request_error: a field is wrong
     |  |- UnsupportedLanguage    code unsupported_language
     |  |- VoiceNotFound          code voice_not_found, names the voices there are
@@ -50,6 +51,12 @@ class SetupError(PhonateError):
     """The command cannot start: a wrong option, a missing file, a port in use."""
 
 
+class StorageError(PhonateError):
+    """Something could not be saved or removed for good; nothing half-done is served."""
+
+    code = "storage_error"
+
+
 class InvalidRequest(PhonateError):
     status = 400
     type = "invalid_request_error"
@@ -66,7 +73,8 @@ class VoiceNotFound(InvalidRequest):
         known = sorted(available)
         shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
         super().__init__(
-            f"There is no voice {name!r}. Available: {shown or 'none'}. GET /v1/audio/voices lists them.",
+            f"There is no voice {name!r}. Available: {shown or 'none'}. "
+            "GET /v1/audio/voices lists them.",
             param=param,
         )
 

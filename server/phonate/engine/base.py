@@ -54,6 +54,8 @@ class EngineInfo:
     """Canonical names (LANGUAGE.md): english, german ..."""
     speakers: tuple[Speaker, ...] = ()
     default_speaker: str | None = None
+    one_language_per_speaker: bool = False
+    """Each speaker knows its own language only (the built-in voices); a model's know all."""
     can_clone: bool = False
     """Accepts a `Reference`: at least an x-vector."""
     can_icl: bool = False
@@ -185,6 +187,11 @@ class Engine(Protocol):
         """Speak one fragment. Returns with finish_reason "cancelled" when the token was set or the
         sink returned False. Raises from the `errors` tree for everything else: InvalidRequest and
         its children before the first chunk, EngineFailure at any time."""
+        ...
+
+    def unspoken(self, text: str, speaker: str | None) -> str:
+        """What of `text` would be left out, "" if nothing: the same as `skipped_text` later, but
+        before the first sample, since headers leave first. Cheap."""
         ...
 
     def extract_voice(self, audio: Samples, text: str | None) -> Reference:

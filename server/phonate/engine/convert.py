@@ -20,21 +20,18 @@ from phonate.engine import gguf_metadata
 from phonate.engine.checkpoint import Weights, read_checkpoint
 from phonate.engine.gguf_metadata import Entry
 from phonate.engine.gguf_types import Rows, encode, encoded_size, file_type, tensor_type
+from phonate.engine.model_files import ModelFiles
 from phonate.engine.progress import Progress, silent
 from phonate.engine.qwen_tensors import Role, TensorSpec, codec_tensors, talker_tensors
 from phonate.errors import SetupError
+
+__all__ = ["ModelFiles", "convert_checkpoint"]
 
 PIECE_ELEMENTS = 1 << 21
 """Elements converted at a time: 8 MiB of float32."""
 
 MIN_USAGE = 1e-5
 """A codebook row's count is never taken below this (the official package does the same)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
-    talker: Path
-    codec: Path
 
 
 def convert_checkpoint(

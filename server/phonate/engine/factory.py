@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from phonate.engine.convert import ModelFiles, convert_checkpoint
+from phonate.engine.convert import convert_checkpoint
 from phonate.engine.factory_configs import (
     CODEC_PREPROCESSOR_CONFIG,
     CODEC_SIZES,
@@ -26,6 +27,7 @@ from phonate.engine.factory_configs import (
 )
 from phonate.engine.factory_tokenizer import RELEASED_VOCAB, small_tokenizer
 from phonate.engine.factory_weights import pieces
+from phonate.engine.model_files import ModelFiles
 from phonate.engine.progress import Progress, silent
 from phonate.engine.qwen_tensors import TensorSpec, codec_tensors, talker_tensors
 from phonate.engine.safetensors_file import DTYPE_BYTES, TensorToWrite, write_safetensors
@@ -105,23 +107,21 @@ def make_checkpoint(recipe: Recipe, directory: Path, *, progress: Progress = sil
             (codec_dir / "preprocessor_config.json", CODEC_PREPROCESSOR_CONFIG),
         ):
             path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-        _write_weights(
-            directory / "model.safetensors",
-            list(talker_tensors(config)),
-            recipe,
-            recipe.dtype,
-            progress,
-        )
-        _write_weights(
-            codec_dir / "model.safetensors", list(codec_tensors(codec)), recipe, "F32", progress
-        )
+        for path, specs, dtype in (
+            (directory / "model.safetensors", talker_tensors(config), recipe.dtype),
+            (codec_dir / "model.safetensors", codec_tensors(codec), "F32"),
+        ):
+            label = str(path.relative_to(directory))
+            for done, total in _write_weights(path, list(specs), recipe, dtype):
+                progress(label, done, total)
     except OSError as error:
         raise SetupError(f"Cannot write {directory}: {error.strerror}.") from error
 
 
 def _write_weights(
-    path: Path, specs: list[TensorSpec], recipe: Recipe, dtype: str, progress: Progress
-) -> None:
+    path: Path, specs: list[TensorSpec], recipe: Recipe, dtype: str
+) -> Iterator[tuple[int, int]]:
+    """Yields (bytes written, bytes in all)."""
     total = sum(DTYPE_BYTES[dtype] * math.prod(spec.shape) for spec in specs)
     done = 0
     tensors = [
@@ -130,6 +130,6 @@ def _write_weights(
         )
         for spec in specs
     ]
-    for name, size in write_safetensors(path, tensors):
+    for _, size in write_safetensors(path, tensors):
         done += size
-        progress(f"{path.name}: {name}", done, total)
+        yield done, total

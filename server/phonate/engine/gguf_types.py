@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from phonate.engine.gguf_kquants import encode_q4_k, encode_q5_k, encode_q6_k
 from phonate.engine.qwen_tensors import Role, TensorSpec
 from phonate.errors import SetupError
 
@@ -34,6 +35,9 @@ FILE_TYPES: dict[str, FileType] = {
     "F16": FileType("F16", "F16"),
     "BF16": FileType("BF16", "BF16"),
     "Q8_0": FileType("Q8_0", "Q8_0"),
+    "Q6_K": FileType("Q6_K", "Q8_0"),
+    "Q5_K_M": FileType("Q5_K", "Q6_K"),
+    "Q4_K_M": FileType("Q4_K", "Q6_K"),
     "Q4_0": FileType("Q4_0", "Q8_0"),
 }
 
@@ -43,6 +47,9 @@ BLOCKS: dict[str, tuple[int, int]] = {
     "BF16": (1, 2),
     "Q8_0": (32, 34),
     "Q4_0": (32, 18),
+    "Q6_K": (256, 210),
+    "Q5_K": (256, 176),
+    "Q4_K": (256, 144),
 }
 """Tensor type -> (elements per block, bytes per block)."""
 
@@ -89,5 +96,8 @@ def _gguf(kind: str) -> Callable[[Rows], npt.NDArray[Any]]:
 
 
 _ENCODERS: dict[str, Callable[[Rows], npt.NDArray[Any]]] = {
-    kind: _gguf(kind) for kind in ("F32", "F16", "BF16", "Q8_0", "Q4_0")
+    **{kind: _gguf(kind) for kind in ("F32", "F16", "BF16", "Q8_0", "Q4_0")},
+    "Q6_K": encode_q6_k,
+    "Q5_K": encode_q5_k,
+    "Q4_K": encode_q4_k,
 }

@@ -220,6 +220,9 @@ class QwenEngine:
 
     # ------------------------------------------------------------ cloning
 
+    def unspoken(self, text: str, speaker: str | None) -> str:
+        return ""
+
     def extract_voice(self, audio: Samples, text: str | None) -> Reference:
         """Encodes a reference once: x-vector, and with `text` the codes as well."""
         if not self._info.can_clone:
@@ -290,3 +293,6 @@ def _checked_onset(onset: OnsetSilence | None, library: Library) -> OnsetSilence
     if not 1 <= onset.n_frames <= 64:
         raise SetupError("An onset-silence profile covers 1 to 64 frames.")
     return onset
+
+
+__all__ = ["OnsetSilence", "QwenEngine"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-import mmap
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,7 @@ def bf16_to_f32(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
 
 
 class SafetensorsFile:
-    """A mapped file. `tensors` lists it; `rows` reads float32 rows of one tensor.
+    """An open file. `tensors` lists it; `rows` reads float32 rows of one tensor.
 
     Raises SetupError, naming the file, for anything that is not a whole safetensors file.
     """
@@ -50,27 +50,34 @@ class SafetensorsFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file = path.open("rb")
+            # Read, not mapped: a mapping's pages would count as this process's memory.
+            self._file = path.open("rb", buffering=0)
         except OSError as error:
             raise SetupError(f"Cannot read {path}: {error.strerror}.") from error
         try:
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        except ValueError as error:
-            self._file.close()
-            raise SetupError(f"{path} is empty. Copy or download it again.") from error
-        try:
+            self._size = os.fstat(self._file.fileno()).st_size
             self.tensors = self._read_header()
         except BaseException:
             self.close()
             raise
 
+    def _read(self, start: int, count: int) -> bytearray:
+        data = bytearray(count)
+        view = memoryview(data)
+        self._file.seek(start)
+        while view:
+            got = self._file.readinto(view)
+            if not got:
+                raise self._broken("it got shorter while it was read")
+            view = view[got:]
+        return data
+
     def _read_header(self) -> dict[str, TensorEntry]:
-        size = len(self._map)
-        length = int.from_bytes(self._map[:8], "little") if size >= 8 else 0
-        if not 2 <= length <= min(MAX_HEADER_BYTES, size - 8):
+        length = int.from_bytes(self._read(0, 8), "little") if self._size >= 8 else 0
+        if not 2 <= length <= min(MAX_HEADER_BYTES, self._size - 8):
             raise self._broken("its header length is impossible")
         try:
-            header = json.loads(self._map[8 : 8 + length])
+            header = json.loads(self._read(8, length))
             return {
                 name: self._entry(value, 8 + length)
                 for name, value in header.items()
@@ -83,7 +90,7 @@ class SafetensorsFile:
         dtype, shape = str(value["dtype"]), tuple(int(n) for n in value["shape"])
         start, stop = (base + int(n) for n in value["data_offsets"])
         expected = DTYPE_BYTES.get(dtype, 0) * math.prod(shape)
-        if not base <= start <= stop <= len(self._map):
+        if not base <= start <= stop <= self._size:
             raise self._broken("it ends before its last tensor does")
         if expected and expected != stop - start:
             raise self._broken("a tensor's size does not fit its shape")
@@ -107,11 +114,10 @@ class SafetensorsFile:
         width = math.prod(entry.shape[1:])
         offset = entry.start + first * width * item
         code = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}[entry.dtype]
-        data = np.frombuffer(self._map, code, count * width, offset).reshape(count, width)
-        return bf16_to_f32(data) if entry.dtype == "BF16" else data.astype(np.float32)
+        data = np.frombuffer(self._read(offset, count * width * item), code).reshape(count, width)
+        return bf16_to_f32(data) if entry.dtype == "BF16" else data.astype(np.float32, copy=False)
 
     def close(self) -> None:
-        self._map.close()
         self._file.close()
 
     def __enter__(self) -> SafetensorsFile:

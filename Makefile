@@ -1,0 +1,51 @@
+# `make help` lists what there is. README and .ci/run call these same targets.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+TEXT   ?= Hello! This machine has just learned to speak.
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help serve speak test check format bench lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+$(VENV)/.serve: pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml tests/requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c tests/requirements.lock -e '.[dev]'
+	@touch $@ $(VENV)/.serve
+
+serve: $(VENV)/.serve ## install if needed, then serve on 127.0.0.1:8080 (ARGS="--port 9000")
+	@$(BIN)/phonate serve $(ARGS)
+
+speak: $(VENV)/.serve ## say TEXT="..." through a server on a free port, into speech.wav
+	@$(BIN)/python tools/speak.py '$(subst ','\'',$(TEXT))'
+
+test: $(VENV)/.dev ## install if needed, then the whole test suite (ARGS="-k wav")
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## lint, formatting, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev ## put the sources into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## measure this machine: the tables of the README
+	$(BIN)/python tools/bench.py $(ARGS)
+
+lock: $(VENV)/.dev ## renew tests/requirements.lock from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --no-emit-index-url \
+	    --no-header --no-annotate --upgrade pyproject.toml -o tests/requirements.lock
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis speech.wav

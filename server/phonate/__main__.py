@@ -1,0 +1,3 @@
+from phonate.cli import main
+
+main()

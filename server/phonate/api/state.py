@@ -1,0 +1,41 @@
+"""What the routes need, in one typed object. `app.create_app` fills it."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection
+
+from phonate.api.fetch import ReferenceFetcher
+from phonate.settings import Settings
+from phonate.speech.service import SpeechService
+from phonate.speech.session_events import SessionLimits
+from phonate.voices.catalog import VoiceCatalog
+
+if TYPE_CHECKING:
+    from phonate.api.models import ModelCatalog
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    settings: Settings
+    service: SpeechService
+    voices: VoiceCatalog
+    models: ModelCatalog
+    fetcher: ReferenceFetcher
+    encoders: Executor
+    """Where audio is encoded: never on the loop."""
+    session_limits: SessionLimits
+    sessions: set[object] = field(default_factory=set)
+    """The WebSocket sessions that are open."""
+
+
+def _state(connection: HTTPConnection) -> State:
+    state: State = connection.app.state.phonate
+    return state
+
+
+AppState = Annotated[State, Depends(_state)]

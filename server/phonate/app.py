@@ -1,0 +1,154 @@
+"""Wiring: settings and an engine become an ASGI application. Nothing else happens here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from phonate import __version__
+from phonate.api import batch, envelope, health, models, speech, stream, voices
+from phonate.api.fetch import ReferenceFetcher
+from phonate.api.guard import Guard, Policy, is_loopback
+from phonate.api.keys import Keys
+from phonate.api.models import ModelCatalog
+from phonate.api.state import State
+from phonate.audio.shape import Sound
+from phonate.engine.base import Engine
+from phonate.errors import SetupError
+from phonate.settings import Settings
+from phonate.speech.service import Limits, SpeechService
+from phonate.speech.session_events import SessionLimits
+from phonate.speech.shaping import SoundOptions
+from phonate.voices.catalog import VoiceCatalog, parse_aliases
+
+
+def create_app(settings: Settings, engine: Engine) -> FastAPI:
+    """The whole server around one engine. Raises SetupError for settings that do not fit it."""
+    voice_catalog = VoiceCatalog(engine.info, parse_aliases(settings.voice_alias))
+    model_catalog = ModelCatalog(engine.info.model, settings.alias, created=int(time.time()))
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        service = SpeechService(engine, limits_of(settings), sound_of(settings))
+        encoders = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "phonate-encode")
+        fetcher = ReferenceFetcher(settings.allow_reference_urls)
+        app.state.phonate = State(
+            settings,
+            service,
+            voice_catalog,
+            model_catalog,
+            fetcher,
+            encoders,
+            session_limits_of(settings),
+        )
+        await service.start()
+        try:
+            yield
+        finally:
+            await service.drain(settings.shutdown_timeout)
+            await service.close()
+            encoders.shutdown(wait=False, cancel_futures=True)
+
+    app = FastAPI(
+        title="phonate",
+        version=__version__,
+        summary="Text in, voice out, over the OpenAI audio API.",
+        lifespan=lifespan,
+    )
+    envelope.install(app)
+    for router in (
+        speech.router,
+        batch.router,
+        voices.router,
+        models.router,
+        health.router,
+        stream.router,
+    ):
+        app.include_router(router)
+    # The last added is the outermost: CORS headers belong on refusals too.
+    app.add_middleware(Guard, policy=_policy(settings))
+    app.add_middleware(envelope.RequestContext)
+    app.add_middleware(CORSMiddleware, **_cors(settings))
+    return app
+
+
+def _policy(settings: Settings) -> Policy:
+    keys = Keys(settings.api_key, settings.api_key_file)
+    if not is_loopback(settings.host) and not (settings.allow_lan and keys.required):
+        raise SetupError(
+            f"--host {settings.host}: listening beyond loopback needs --allow-lan and a key "
+            "(--api-key-file or --api-key), since everybody on the network can then speak."
+        )
+    return Policy(
+        keys=keys,
+        protect_listings=settings.protect_listings,
+        max_request_bytes=settings.max_request_bytes,
+        check_host=not keys.required,
+        origins=tuple(settings.cors_origin),
+    )
+
+
+def _cors(settings: Settings) -> dict[str, Any]:
+    if "*" in settings.cors_origin:
+        raise SetupError("--cors-origin *: name the origins, such as https://app.example.")
+    loopback = r"https?://(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?"
+    return {
+        "allow_origins": settings.cors_origin,
+        "allow_origin_regex": None if settings.cors_origin else loopback,
+        "allow_methods": ["GET", "POST", "DELETE", "OPTIONS"],
+        "allow_headers": ["Authorization", "Content-Type", "X-Request-ID"],
+        "expose_headers": EXPOSED_HEADERS,
+        "max_age": 600,
+    }
+
+
+EXPOSED_HEADERS = [
+    "X-Request-ID", "X-Audio-Encoding", "X-Audio-Sample-Rate", "X-Audio-Channels",
+    "X-Audio-Bits-Per-Sample", "X-Voice", "X-Language", "X-Seed", "X-Finish-Reason",
+    "X-Audio-Duration-Ms", "X-Usage-Input-Tokens", "X-Usage-Output-Tokens",
+    "X-Usage-Total-Tokens", "X-Unspoken-Text", "Retry-After", "Server-Timing",
+]  # fmt: skip
+
+
+def limits_of(settings: Settings) -> Limits:
+    return Limits(
+        max_active=settings.max_batch,
+        max_queued=settings.max_queued_requests,
+        max_output_bytes=settings.max_output_bytes,
+        synthesis_timeout_s=settings.synthesis_timeout,
+        stall_timeout_s=settings.stall_timeout,
+    )
+
+
+def session_limits_of(settings: Settings) -> SessionLimits:
+    return SessionLimits(
+        idle_timeout_s=settings.session_idle_timeout,
+        pause_timeout_s=settings.pause_timeout,
+        send_timeout_s=settings.send_timeout,
+        buffer_s=settings.stream_buffer_seconds,
+        lookahead_words=settings.fragment_lookahead_words,
+        clause_pause_s=settings.comma_silence_duration,
+        sentence_pause_s=settings.sentence_silence_duration,
+    )
+
+
+def sound_of(settings: Settings) -> SoundOptions:
+    return SoundOptions(
+        sound=Sound(
+            trim_silence=settings.trim_silence,
+            onset_threshold=settings.silence_threshold,
+            onset_keep_ms=settings.trim_pre_roll_ms,
+            fade_in_ms=settings.trim_fade_in_ms,
+            fade_out_after_ms=settings.fragment_fade_out_after_ms,
+            startup_ms=settings.startup_buffer_ms,
+        ),
+        clause_pause_s=settings.comma_silence_duration,
+        sentence_pause_s=settings.sentence_silence_duration,
+    )

@@ -1,0 +1,154 @@
+"""Who may use the engine, and when: a bounded queue in front of a fixed number of slots.
+
+First in, first out for one key; between keys the queue takes turns, so that a client with a
+hundred requests waiting delays a client with one by one request, not by a hundred. A full queue
+is refused at once, with a Retry-After that comes from how long slots were held lately.
+
+A slot is held by the engine's work, not by the client's connection: it is free again when the
+engine is done with it, however slow the reader is (see `bridge`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+from phonate.errors import Busy, NotReady, Timeout
+
+_SMOOTHING = 0.2
+"""Weight of the newest hold time in the running mean behind Retry-After."""
+
+
+class Slot:
+    """The right to one engine call at a time. Release it exactly when the engine is idle again;
+    releasing twice is harmless."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._since = admission.clock()
+        self._held = True
+
+    def release(self) -> None:
+        if self._held:
+            self._held = False
+            self._admission._released(self._admission.clock() - self._since)
+
+
+class Admission:
+    """See the module's text. Belongs to one event loop; not thread-safe.
+
+    max_active: slots. max_queued: waiting requests beyond them (0: nobody waits).
+    """
+
+    def __init__(
+        self, max_active: int, max_queued: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.clock = clock
+        self._max_active = max_active
+        self._max_queued = max_queued
+        self._active = 0
+        self._waiting: OrderedDict[str, deque[asyncio.Future[Slot]]] = OrderedDict()
+        self._mean_hold_s = 1.0
+        self._closed: str | None = None
+
+    @property
+    def active(self) -> int:
+        return self._active
+
+    @property
+    def queued(self) -> int:
+        return sum(len(queue) for queue in self._waiting.values())
+
+    def close(self, why: str) -> None:
+        """Refuse newcomers and whoever still waits; running work keeps its slots."""
+        self._closed = why
+        for queue in self._waiting.values():
+            for waiter in queue:
+                if not waiter.done():
+                    waiter.set_exception(NotReady(why, retry_after_s=5))
+        self._waiting.clear()
+
+    def retry_after_s(self) -> float:
+        """About when a newcomer would find a place."""
+        return self._mean_hold_s * (self.queued + 1) / self._max_active
+
+    async def acquire(
+        self, key: str = "", deadline: float | None = None, *, admitted: bool = False
+    ) -> Slot:
+        """Wait for a slot. `key` says whose turn it is, `deadline` is on `clock`. `admitted`: a
+        request that had a slot already and gave it up for a while; it may always wait again.
+
+        Raises Busy (queue full), NotReady (closed), Timeout (deadline passed while waiting).
+        """
+        if admitted:
+            return await self._wait(key, deadline) if self._full() else self._take()
+        if self._closed is not None:
+            raise NotReady(self._closed, retry_after_s=5)
+        if not self._full():
+            return self._take()
+        if self.queued >= self._max_queued:
+            raise Busy(
+                f"All {self._max_active} synthesis slots are taken and {self.queued} requests wait "
+                f"(--max-queued-requests {self._max_queued}). Try again later.",
+                retry_after_s=self.retry_after_s(),
+            )
+        return await self._wait(key, deadline)
+
+    def _full(self) -> bool:
+        return self._active >= self._max_active or bool(self._waiting)
+
+    def _take(self) -> Slot:
+        self._active += 1
+        return Slot(self)
+
+    async def _wait(self, key: str, deadline: float | None) -> Slot:
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Slot] = loop.create_future()
+        self._waiting.setdefault(key, deque()).append(waiter)
+        timer = None
+        if deadline is not None:
+            timer = loop.call_later(max(0.0, deadline - self.clock()), _expire, waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            # The slot may have been handed over in the same turn of the loop: pass it on.
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                waiter.result().release()
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._forget(key, waiter)
+
+    def _forget(self, key: str, waiter: asyncio.Future[Slot]) -> None:
+        queue = self._waiting.get(key)
+        if queue is not None:
+            if waiter in queue:
+                queue.remove(waiter)
+            if not queue:
+                del self._waiting[key]
+
+    def _released(self, held_s: float) -> None:
+        self._active -= 1
+        self._mean_hold_s += _SMOOTHING * (held_s - self._mean_hold_s)
+        while self._waiting and self._active < self._max_active:
+            key, queue = next(iter(self._waiting.items()))
+            waiter = queue.popleft()
+            if queue:
+                self._waiting.move_to_end(key)
+            else:
+                del self._waiting[key]
+            if not waiter.done():
+                waiter.set_result(self._take())
+
+
+def _expire(waiter: asyncio.Future[Slot]) -> None:
+    if not waiter.done():
+        waiter.set_exception(
+            Timeout(
+                "The request waited in the queue until its deadline (--synthesis-timeout). "
+                "The server is busy: try again later."
+            )
+        )

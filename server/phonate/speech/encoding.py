@@ -1,0 +1,33 @@
+"""Making a voice's latents when it is the engine's turn for it.
+
+Encoding a reference keeps the engine busy like an utterance does, so it stands in the same queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from phonate.engine.base import Reference, Samples
+from phonate.speech.service import SpeechService
+
+QUEUE_KEY = "voices"
+
+
+def encode_in_turn(
+    service: SpeechService, loop: asyncio.AbstractEventLoop
+) -> Callable[[Samples, str | None], Reference]:
+    """What `voices.references.Encoder` calls, from a worker thread that holds no slot: with the
+    only slot in hand it would wait for itself. Raises what `Admission.acquire` and
+    `Engine.extract_voice` raise."""
+
+    def encode(audio: Samples, text: str | None) -> Reference:
+        deadline = service.admission.clock() + service.limits.synthesis_timeout_s
+        taking = service.admission.acquire(QUEUE_KEY, deadline)
+        slot = asyncio.run_coroutine_threadsafe(taking, loop).result()
+        try:
+            return service.engine.extract_voice(audio, text)
+        finally:
+            loop.call_soon_threadsafe(slot.release)
+
+    return encode
