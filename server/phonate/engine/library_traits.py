@@ -28,7 +28,9 @@ class Traits:
     """`<|im_end|>` in a text ends it; see `spoken` in qwen_checks."""
     subtalker_filters: bool = False
     """subtalker_top_k and subtalker_top_p have an effect."""
-    onset_silence: bool = False
+    onset_silence_ids: int = 0
+    """How many codes may be banned at the start; 0: it cannot do this."""
+    onset_silence_frames: int = 0
     first_chunk_frames: bool = False
     text_layouts: tuple[TextLayout, ...] = ("auto", "non_streaming")
     any_codec_size: bool = False
@@ -44,7 +46,13 @@ class Traits:
 
 TRAITS = {
     4: (_qwentts := Traits("qwentts.cpp", abi=4, context_limit=4096)),
-    5: replace(_qwentts, label="qwentts.cpp (RealtimeTTS)", abi=5, onset_silence=True),
+    5: replace(
+        _qwentts,
+        label="qwentts.cpp (RealtimeTTS)",
+        abi=5,
+        onset_silence_ids=256,
+        onset_silence_frames=16,
+    ),
     6: Traits(
         "phonate",
         abi=6,
@@ -52,7 +60,8 @@ TRAITS = {
         checks_values=True,
         obeys_special_tokens=False,
         subtalker_filters=True,
-        onset_silence=True,
+        onset_silence_ids=1024,
+        onset_silence_frames=64,
         first_chunk_frames=True,
         text_layouts=("auto", "streaming", "non_streaming"),
         any_codec_size=True,

@@ -283,15 +283,18 @@ class QwenEngine:
 def _checked_onset(onset: OnsetSilence | None, library: Library) -> OnsetSilence | None:
     if onset is None:
         return None
-    if not library.traits.onset_silence:
+    most_ids, most_frames = library.traits.onset_silence_ids, library.traits.onset_silence_frames
+    if not most_ids:
         raise SetupError(
             f"--onset-silence-profile: the native library {library.traits.label} "
             f"(ABI {library.abi}) cannot do this; ABI 5 or 6 can."
         )
-    if not 1 <= len(onset.ids) <= 1024 or not all(0 <= i < CODE_LIMIT for i in onset.ids):
-        raise SetupError(f"An onset-silence profile holds 1 to 1024 codes, 0..{CODE_LIMIT - 1}.")
-    if not 1 <= onset.n_frames <= 64:
-        raise SetupError("An onset-silence profile covers 1 to 64 frames.")
+    if not 1 <= len(onset.ids) <= most_ids or not all(0 <= i < CODE_LIMIT for i in onset.ids):
+        raise SetupError(
+            f"An onset-silence profile holds 1 to {most_ids} codes, 0..{CODE_LIMIT - 1}."
+        )
+    if not 1 <= onset.n_frames <= most_frames:
+        raise SetupError(f"An onset-silence profile covers 1 to {most_frames} frames.")
     return onset
 
 
