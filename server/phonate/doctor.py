@@ -14,7 +14,7 @@ from phonate import __version__
 from phonate.engine.base import CancelToken, Samples, SynthesisRequest
 from phonate.engine.choose import create_engine, wants_model
 from phonate.engine.hub import HubOptions
-from phonate.engine.library import find_library
+from phonate.engine.library_search import find_library
 from phonate.engine.models import resolve
 from phonate.engine.qwen_doctor import qwen_facts
 from phonate.errors import PhonateError

@@ -11,16 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from phonate.engine import library as module
-from phonate.engine.library import (
-    OUR_NAME,
-    TRAITS,
-    candidates,
-    declarations,
-    find_library,
-    foreign,
-    open_library,
-)
+from phonate.engine import library_search
+from phonate.engine.library import Library, declarations, foreign, open_library
+from phonate.engine.library_search import OUR_NAME, candidates, find_library
+from phonate.engine.library_traits import TRAITS
 from phonate.errors import SetupError
 
 HEADER_DIR = Path(__file__).parents[2] / "native" / "include"
@@ -174,7 +168,7 @@ def test_device_must_fit(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     path = build(5, 40, 200)
     with pytest.raises(SetupError, match="built for the cpu, but --device says gpu"):
         find_library(str(path), device="gpu")
-    monkeypatch.setattr(module, "candidates", lambda: iter([("fake", path)]))
+    monkeypatch.setattr(library_search, "candidates", lambda: iter([("fake", path)]))
     assert find_library(device="cpu").path == path.resolve()
     with pytest.raises(SetupError, match=r"runs on the gpu.*phonate\[qwen-cuda\]"):
         find_library(device="gpu")
@@ -185,7 +179,7 @@ def test_bad_candidate_is_passed_over_and_told(
 ) -> None:
     bad, good = build(9, 40, 200), build(4, 40, 184)
     found = [("bad", bad), ("good", good)]
-    monkeypatch.setattr(module, "candidates", lambda: iter(found))
+    monkeypatch.setattr(library_search, "candidates", lambda: iter(found))
     assert find_library().path == good.resolve()
     del found[1]
     with pytest.raises(SetupError, match=r"phonate\[qwen-cpu\].*unknown binary interface"):
@@ -203,7 +197,7 @@ def test_candidates_are_real_files() -> None:
         assert path.is_file(), name
 
 
-def test_installed_library_is_understood(library: module.Library) -> None:
+def test_installed_library_is_understood(library: Library) -> None:
     assert library.abi in TRAITS
     assert library.version
     assert library.build_info

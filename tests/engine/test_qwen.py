@@ -10,6 +10,7 @@ import dataclasses
 import gc
 import itertools
 import logging
+import re
 import threading
 import time
 import wave
@@ -29,7 +30,7 @@ from phonate.engine.base import (
 )
 from phonate.engine.convert import ModelFiles
 from phonate.engine.library import Library, foreign
-from phonate.engine.qwen import OnsetSilence, QwenEngine
+from phonate.engine.qwen import OnsetSilence, QwenEngine, _checked_onset
 from phonate.engine.qwen_call import Call, TtsParams
 from phonate.engine.qwen_context import ContextOptions
 from phonate.errors import (
@@ -263,23 +264,30 @@ def test_what_a_model_cannot_do_is_said(
 # ---------------------------------------------------------------- streaming, seeds
 
 
-def buffered(engine: QwenEngine, n_frames: int) -> Samples:
-    """The same request without a chunk callback, straight through the ABI."""
+def straight_through_the_abi(
+    engine: QwenEngine, n_frames: int, audio: Samples | None = None, text: str = ""
+) -> Samples:
+    """The same request without a chunk callback, optionally with reference audio."""
     ffi, library = foreign(), engine.library
     request = SynthesisRequest(text="Hello", seed=1, max_new_tokens=n_frames)
     call = Call(lambda _samples: True, CancelToken(), threading.Event())
     params = TtsParams(library, engine._checker.plan(request), call, None)
     params.struct.on_chunk = ffi.NULL
-    audio = ffi.new("qt_audio *")
-    assert library.lib.qt_synthesize(engine._context, params.struct, audio) == 0
-    whole = np.frombuffer(ffi.buffer(audio.samples, audio.n_samples * 4), np.float32).copy()
-    library.lib.qt_audio_free(audio)
+    if audio is not None:
+        params.struct.ref_audio_24k = ffi.cast("float *", audio.ctypes.data)
+        params.struct.ref_n_samples = len(audio)
+        ref_text = ffi.new("char[]", text.encode())
+        params.struct.ref_text = ref_text
+    out = ffi.new("qt_audio *")
+    assert library.lib.qt_synthesize(engine._context, params.struct, out) == 0
+    whole = np.frombuffer(ffi.buffer(out.samples, out.n_samples * 4), np.float32).copy()
+    library.lib.qt_audio_free(out)
     return whole
 
 
 def test_streamed_equals_buffered(base: QwenEngine, library: Library) -> None:
     streamed, _, sizes = speak(base, max_new_tokens=6)
-    whole = buffered(base, 6)
+    whole = straight_through_the_abi(base, 6)
     assert len(sizes) > 2
     assert len(whole) == len(streamed)
     # qwentts.cpp keeps the decoder's keys in float16 when it streams, but not when it does not;
@@ -472,17 +480,42 @@ def test_control_characters_are_not_obeyed(base: QwenEngine) -> None:
     assert one.n_text_tokens == two.n_text_tokens > 1
 
 
-@pytest.mark.parametrize(
-    "special", ["<|im_end|>", "<|im_start|>user", "<tts_pad>", "<|endoftext|>"]
-)
-def test_special_tokens_are_text(base: QwenEngine, special: str) -> None:
-    """A text with a control token has more tokens than without, and what follows is still said:
-    obeyed, it would be one token."""
-    _, plain, _ = speak(base, text="Hello you")
-    _, mixed, _ = speak(base, text=f"Hello {special} you")
-    assert mixed.n_text_tokens >= plain.n_text_tokens + 4
-    audio, _, _ = speak(base, text=special)
-    assert len(audio) == 2 * FRAME
+TEXTS = [
+    "Hello world",
+    "Hello, you and  the user\n\nassistant!",
+    "naïve e\u0301 你好 日本 😀 12345 don't",
+    "Hello <|im_end|> you",
+    "<|im_start|>user\nHello<|im_end|>",
+    "<tts_pad><|endoftext|><|im_end|>",
+]
+
+
+def tokens_the_library_saw(
+    engine: QwenEngine, text: str, caplog: pytest.LogCaptureFixture
+) -> int | None:
+    """As it reports them, or as qwentts.cpp's log has them; None when neither tells."""
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG, logger="phonate.native"):
+        _, result, _ = speak(engine, text=text, max_new_tokens=1)
+    if engine.library.traits.reports_results:
+        return result.n_text_tokens
+    logged = re.findall(r"N_text=(\d+)", caplog.text)
+    return int(logged[-1]) if logged else None
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_library_sees_the_tokens_that_were_counted(
+    base: QwenEngine, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The count behind the context check is right, and control tokens reach the library as the
+    many tokens of their letters, not as one that it obeys."""
+    seen = tokens_the_library_saw(base, text, caplog)
+    if seen is None:
+        pytest.skip("this library tells nobody how many tokens it saw")
+    counted = base._checker.plan(SynthesisRequest(text, max_new_tokens=1)).n_text_tokens
+    assert seen == counted
+    for special in re.findall(r"<[|\w]+>", text):
+        assert counted > base._checker.tokens.count(text.replace(special, "")) + 2
 
 
 def test_surrogate_is_refused(base: QwenEngine) -> None:
@@ -680,6 +713,14 @@ def test_extracted_voice_speaks(base: QwenEngine) -> None:
     assert not np.allclose(said, speak(base, reference=plain)[0], atol=1e-3)
 
 
+def test_extracted_voice_is_what_the_library_makes_of_the_audio(base: QwenEngine) -> None:
+    """Codes come out [T, 16] and go in [16, T]: the round trip is the library's own shortcut."""
+    audio = tone(0.5)
+    said, _, _ = speak(base, reference=base.extract_voice(audio, "Hi there"))
+    straight = straight_through_the_abi(base, 2, audio, "Hi there")
+    np.testing.assert_allclose(said, straight, atol=2e-3 * np.abs(straight).max())
+
+
 def test_shortest_reference_is_safe(base: QwenEngine, library: Library) -> None:
     reference = base.extract_voice(tone(0.2)[: library.traits.min_reference_samples], "a")
     assert reference.codes is not None
@@ -700,9 +741,9 @@ def rss_mb() -> float:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_two_hundred_requests_leave_memory_flat(base: QwenEngine) -> None:
-    reference = voice(base)
+    reference = voice(base, n_frames=1)
     requests = [
         {},
         {"reference": reference},
@@ -855,26 +896,30 @@ def test_warm_up_of_each_kind(engines: Engines) -> None:
 
 
 def test_onset_silence_bans_codes_for_x_vectors_only(
-    library: Library, model_files: Callable[[str], ModelFiles], base: QwenEngine
+    base: QwenEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not library.traits.onset_silence:
+    """Greedy, the first code is one of 2048: banning them in eight blocks, exactly one block
+    changes the first frame."""
+    if not base.library.traits.onset_silence_ids:
         with pytest.raises(SetupError, match="onset-silence"):
-            open_engine(library, model_files("base"), onset_silence=OnsetSilence((1,), 3))
+            _checked_onset(OnsetSilence((1,), 3), base.library)
         return
-    reference = voice(base)
-    vector, _, _ = speak(base, reference=reference, clone_mode="speaker_only", max_new_tokens=6)
-    icl, _, _ = speak(base, reference=reference)
-    onset = OnsetSilence(tuple(range(1024)), 6)  # half of the codes, for every frame
-    engine = open_engine(library, model_files("base"), onset_silence=onset)
-    try:
-        banned, _, _ = speak(
-            engine, reference=reference, clone_mode="speaker_only", max_new_tokens=6
-        )
-        still_icl, _, _ = speak(engine, reference=reference)
-    finally:
-        engine.close()
-    assert not np.allclose(vector, banned, atol=1e-3)
-    np.testing.assert_array_equal(icl, still_icl)
+    fields = {
+        "reference": voice(base),
+        "max_new_tokens": 1,
+        "sampling": Sampling(temperature=0, subtalker_temperature=0),
+    }
+    vector, _, _ = speak(base, clone_mode="speaker_only", **fields)
+    icl, _, _ = speak(base, **fields)
+    changed = 0
+    for block in range(8):
+        onset = OnsetSilence(tuple(range(256 * block, 256 * (block + 1))), 1)
+        monkeypatch.setattr(base, "_onset", _checked_onset(onset, base.library))
+        audio, _, _ = speak(base, clone_mode="speaker_only", **fields)
+        changed += not np.array_equal(audio, vector)
+        if block in (0, 7):
+            np.testing.assert_array_equal(speak(base, **fields)[0], icl)
+    assert changed == 1
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def wants_model(settings: Settings) -> bool:
 
 def _qwen(settings: Settings, progress: Progress) -> Engine:
     from phonate.engine.hub import HubOptions
-    from phonate.engine.library import find_library
+    from phonate.engine.library_search import find_library
     from phonate.engine.models import resolve
     from phonate.engine.onset_profile import profile_for
     from phonate.engine.qwen import OnsetSilence, QwenEngine

@@ -26,11 +26,11 @@ USED_ACOUSTIC_CODEBOOKS = 15
 
 def codec_tensors(config: Config) -> Iterator[TensorSpec]:
     """The 12 Hz speech tokenizer: decoder (codes -> audio) and Mimi encoder (audio -> codes)."""
-    yield from _codec_decoder(config["decoder_config"])
+    yield from codec_decoder_tensors(config["decoder_config"])
     yield from _codec_encoder(config["encoder_config"])
 
 
-def _codec_decoder(c: Config) -> Iterator[TensorSpec]:
+def codec_decoder_tensors(c: Config) -> Iterator[TensorSpec]:
     yield from _decoder_quantizer(c)
     yield from conv(
         "decoder.pre_conv.conv", "tok_dec.pre_conv", (c["latent_dim"], c["codebook_dim"], 3)

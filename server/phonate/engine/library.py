@@ -1,11 +1,10 @@
-"""Find a native library, load it, and learn what it is before anything is read from it.
+"""Load a native library, and learn what it is before anything is read from it.
 
 Three kinds of library speak the `qt_` C ABI of native/include/qt.h: ours (ABI 6), qwentts.cpp
 builds (ABI 4) and the wheels derived from it (ABI 5). Which one is at hand is learned by letting
 the two qt_*_default_params functions write into oversized buffers: the version is the int at
 offset 0, and the bytes that were written must be exactly that version's struct. What does not fit
-is refused before a struct is read, since another layout would mean wild pointers. How the kinds
-differ in behaviour is a table, `TRAITS`.
+is refused before a struct is read, since another layout would mean wild pointers.
 """
 
 from __future__ import annotations
@@ -13,38 +12,25 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import logging
+import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import cffi
 
-from phonate.engine.base import TextLayout
+from phonate.engine.library_traits import TRAITS, Traits
 from phonate.engine.native_log import NativeLog
 from phonate.errors import SetupError
 
 NATIVE_DIR = Path(__file__).resolve().parent.parent / "_native"
 """Where our own library and its header lie in an installed package."""
 _SOURCE_HEADER = Path(__file__).resolve().parents[3] / "native" / "include" / "qt.h"
-
-_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-_PREFIX = "" if sys.platform == "win32" else "lib"
-OUR_NAME = f"{_PREFIX}qt{_SUFFIX}"
-_WHEEL_NAMES = tuple(
-    dict.fromkeys(
-        (f"{_PREFIX}qwen{_SUFFIX}", f"libqwen{_SUFFIX}", f"qwen{_SUFFIX}", f"libqwen{_SUFFIX}.0")
-    )
-)
-WHEELS = {
-    "qwentts_cpp_cpu": "realtimetts-qwen-native-cpu",
-    "qwentts_cpp": "realtimetts-qwen-native",
-}
-"""Importable module -> the distribution that installs it. The second is the CUDA build."""
 
 _EXTRA_DECLARATIONS = """
     typedef struct qt_cpu_options {
@@ -79,60 +65,6 @@ _OURS = (
 _OPTIONAL = ("qt_cpu_only", "qt_init_cpu", "qt_init_cpu_ex")
 
 _PROBE_BYTES = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Traits:
-    """How one kind of library behaves; what it may be passed."""
-
-    label: str
-    abi: int
-    context_limit: int
-    """Prompt rows + frames; 0 = what it was told at init. Beyond it qwentts.cpp fails in
-    mid-stream, and takes the other lanes of a batch with it."""
-    min_reference_samples: int = 1920
-    """Shorter reference audio ends the process (500 samples), or is an error (100)."""
-    checks_values: bool = False
-    """False: NaN, a penalty of 0 and codes out of range end the process. Everything is checked
-    here whichever it is; this says how wide the numbers may be."""
-    obeys_special_tokens: bool = True
-    """`<|im_end|>` in a text ends it; see `spoken` in qwen_checks."""
-    subtalker_filters: bool = False
-    """subtalker_top_k and subtalker_top_p have an effect."""
-    onset_silence: bool = False
-    first_chunk_frames: bool = False
-    text_layouts: tuple[TextLayout, ...] = ("auto", "non_streaming")
-    any_codec_size: bool = False
-    """Reads the codec's sizes from the file instead of having them built in."""
-    reports_results: bool = False
-    """qt_last_result tells frames, tokens and why it ended."""
-    has_flow: bool = False
-    """A lane can say "wait" without blocking the others."""
-    waits_for_place: bool = False
-    """Takes any number of calls at once and queues them; the others take max_batch."""
-    n_threads_at_init: bool = False
-
-
-TRAITS = {
-    4: (_qwentts := Traits("qwentts.cpp", abi=4, context_limit=4096)),
-    5: replace(_qwentts, label="qwentts.cpp (RealtimeTTS)", abi=5, onset_silence=True),
-    6: Traits(
-        "phonate",
-        abi=6,
-        context_limit=0,
-        checks_values=True,
-        obeys_special_tokens=False,
-        subtalker_filters=True,
-        onset_silence=True,
-        first_chunk_frames=True,
-        text_layouts=("auto", "streaming", "non_streaming"),
-        any_codec_size=True,
-        reports_results=True,
-        has_flow=True,
-        waits_for_place=True,
-        n_threads_at_init=True,
-    ),
-}
 
 
 def declarations(header: str) -> str:
@@ -210,81 +142,6 @@ def _text(pointer: Any) -> str:
     return bytes(ffi.string(pointer)).decode("utf-8", errors="replace")
 
 
-# ---------------------------------------------------------------- finding
-
-
-def candidates() -> Iterator[tuple[str, Path]]:
-    """Installed libraries, best first: (short name, path). Imports none of their packages."""
-    if (NATIVE_DIR / OUR_NAME).is_file():
-        yield "phonate", NATIVE_DIR / OUR_NAME
-    for module in WHEELS:
-        folder = _package_folder(module)
-        if folder is None:
-            continue
-        for name in _WHEEL_NAMES:
-            if (folder / "lib" / name).is_file():
-                yield module, folder / "lib" / name
-                break
-
-
-def _package_folder(module: str) -> Path | None:
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        return None
-    places = spec.submodule_search_locations if spec else None
-    return Path(next(iter(places))) if places else None
-
-
-def find_library(wanted: str | None = None, device: str = "auto") -> Library:
-    """The library to use. `wanted`: a path, a folder that holds one, or a short name from
-    `candidates`; None takes the best that fits `device` (auto, cpu, gpu). Raises SetupError."""
-    found = dict(candidates())
-    if wanted is not None:
-        library = open_library(found.get(wanted) or _explicit(Path(wanted).expanduser(), found))
-        if device not in ("auto", library.device):
-            raise SetupError(
-                f"{library.path} is built for the {library.device}, but --device says {device}. "
-                "Drop one of the two options."
-            )
-        return library
-    problems = []
-    for path in found.values():
-        try:
-            library = open_library(path)
-        except SetupError as exc:
-            problems.append(exc.message)
-            continue
-        if device in ("auto", library.device):
-            return library
-        problems.append(f"{path} is built for the {library.device}, not the {device}.")
-    extra = "qwen-cuda" if device == "gpu" else "qwen-cpu"
-    raise SetupError(
-        " ".join(
-            [
-                "There is no native library for Qwen3-TTS here"
-                + (f" that runs on the {device}." if device != "auto" else "."),
-                f"Install one with: pip install 'phonate[{extra}]', or name one with --library.",
-                *problems,
-            ]
-        )
-    )
-
-
-def _explicit(path: Path, found: dict[str, Path]) -> Path:
-    if path.is_file():
-        return path
-    for folder in (path, path / "lib"):
-        for name in (OUR_NAME, *_WHEEL_NAMES):
-            if (folder / name).is_file():
-                return folder / name
-    known = ", ".join(found) or "none"
-    raise SetupError(
-        f"--library {path}: there is no such library. Give the path of a shared library "
-        f"({OUR_NAME}, {_WHEEL_NAMES[0]}) or an installed one by name (here: {known})."
-    )
-
-
 # ---------------------------------------------------------------- loading and vetting
 
 _opened: dict[Path, Library] = {}
@@ -305,6 +162,8 @@ def open_library(path: Path) -> Library:
 
 
 def _load(path: Path) -> Any:
+    if sys.platform == "win32":  # its neighbours are looked for where we say, not where it lies
+        _keep_alive.append(os.add_dll_directory(str(path.parent)))
     _preload_cuda(path)
     try:
         return foreign().dlopen(str(path), foreign().RTLD_NOW)
@@ -313,6 +172,16 @@ def _load(path: Path) -> Any:
             f"{path} cannot be loaded: {exc}. It may be built for another system, or miss a "
             "library it depends on."
         ) from exc
+
+
+def package_folder(module: str) -> Path | None:
+    """Where an installed package lies, without importing it."""
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):
+        return None
+    places = spec.submodule_search_locations if spec else None
+    return Path(next(iter(places))) if places else None
 
 
 def _preload_cuda(path: Path) -> None:
@@ -325,7 +194,7 @@ def _preload_cuda(path: Path) -> None:
         ("nvidia.cublas", "libcublasLt.so.*"),
         ("nvidia.cublas", "libcublas.so.*"),
     ):
-        folder = _package_folder(module)
+        folder = package_folder(module)
         for dependency in sorted((folder / "lib").glob(pattern)) if folder else ():
             with contextlib.suppress(OSError):
                 _keep_alive.append(

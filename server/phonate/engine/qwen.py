@@ -1,6 +1,6 @@
 """Qwen3-TTS in this process, through a native library with the `qt_` C ABI.
 
-    library = find_library()                    library.py       find, load, vet
+    library = find_library()                    library*.py      find, load, vet
     model   = read_model(talker, codec)         qwen_model.py    what the files say
     context = open_context(library, model, ..)  qwen_context.py  load them
     plan    = RequestChecker(..).plan(request)  qwen_checks.py   nothing unchecked goes in
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,8 @@ from phonate.engine.base import (
     SynthesisRequest,
     SynthesisResult,
 )
-from phonate.engine.library import Library, find_library, foreign
+from phonate.engine.library import Library, foreign
+from phonate.engine.library_search import find_library
 from phonate.engine.places import Places
 from phonate.engine.qwen_call import (
     CANCELLED,
@@ -45,18 +47,16 @@ from phonate.engine.qwen_checks import (
     SWITCHES,
     Plan,
     RequestChecker,
-    check_reference_audio,
-    reference_of,
 )
 from phonate.engine.qwen_context import ContextOptions, open_context, thread_count
 from phonate.engine.qwen_model import CODE_LIMIT, QwenModel, read_model, special_strings
+from phonate.engine.qwen_values import check_reference_audio
 from phonate.engine.relay import Relay
 from phonate.engine.text_tokens import LazyTextTokens
 from phonate.errors import (
     Cancelled,
     EngineFailure,
     InvalidRequest,
-    NotReady,
     OutputError,
     PhonateError,
     SetupError,
@@ -179,11 +179,9 @@ class QwenEngine:
         plan: Plan,
         sink: Sink,
         token: CancelToken,
-        may_go: object = None,
+        may_go: Callable[[], bool] = lambda: True,
     ) -> tuple[Outcome, Call]:
-        call = Call(sink, token, self._closing)
-        if callable(may_go):
-            call.may_go = may_go
+        call = Call(sink, token, self._closing, may_go)
         with self._places.taken(1, call.should_stop) as placed:
             if not placed:
                 return Outcome(CANCELLED, "", 0, None, False), call
@@ -247,7 +245,10 @@ class QwenEngine:
             raise EngineFailure("The engine made no usable voice of the reference audio.")
         if codes.size == 0 or codes.min() < 0 or codes.max() >= CODE_LIMIT:
             raise EngineFailure("The engine made no usable codes of the reference audio.")
-        return reference_of(embedding, codes, spoken or None)
+        if not spoken:
+            return Reference(embedding=embedding)
+        frames = np.ascontiguousarray(codes.T)  # [n_codebooks, T] in the ABI
+        return Reference(embedding=embedding, codes=frames, text=spoken)
 
     # ------------------------------------------------------------ life
 
@@ -282,16 +283,19 @@ class QwenEngine:
 def _checked_onset(onset: OnsetSilence | None, library: Library) -> OnsetSilence | None:
     if onset is None:
         return None
-    if not library.traits.onset_silence:
+    most_ids, most_frames = library.traits.onset_silence_ids, library.traits.onset_silence_frames
+    if not most_ids:
         raise SetupError(
             f"--onset-silence-profile: the native library {library.traits.label} "
             f"(ABI {library.abi}) cannot do this; ABI 5 or 6 can."
         )
-    if not 1 <= len(onset.ids) <= 1024 or not all(0 <= i < CODE_LIMIT for i in onset.ids):
-        raise SetupError(f"An onset-silence profile holds 1 to 1024 codes, 0..{CODE_LIMIT - 1}.")
-    if not 1 <= onset.n_frames <= 64:
-        raise SetupError("An onset-silence profile covers 1 to 64 frames.")
+    if not 1 <= len(onset.ids) <= most_ids or not all(0 <= i < CODE_LIMIT for i in onset.ids):
+        raise SetupError(
+            f"An onset-silence profile holds 1 to {most_ids} codes, 0..{CODE_LIMIT - 1}."
+        )
+    if not 1 <= onset.n_frames <= most_frames:
+        raise SetupError(f"An onset-silence profile covers 1 to {most_frames} frames.")
     return onset
 
 
-__all__ = ["ContextOptions", "NotReady", "OnsetSilence", "QwenEngine"]
+__all__ = ["OnsetSilence", "QwenEngine"]

@@ -58,16 +58,22 @@ class Outcome:
 class Call:
     """A synthesis under way. `take` and `should_stop` are what the callbacks ask."""
 
-    def __init__(self, sink: Sink, token: CancelToken, closing: threading.Event) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        token: CancelToken,
+        closing: threading.Event,
+        may_go: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._sink = sink
         self._token = token
         self._closing = closing
+        self._may_go = may_go
+        """False while the library should make no more; asked by flow only."""
         self.error: BaseException | None = None
         self.refused = False
         """The sink wanted no more."""
         self.n_samples = 0
-        self.may_go: Callable[[], bool] = lambda: True
-        """False while the library should not make more (asked by flow only)."""
 
     @property
     def unwanted(self) -> bool:
@@ -88,7 +94,7 @@ class Call:
     def flow(self) -> int:
         if self.should_stop():
             return FLOW_CANCEL
-        return FLOW_GO if self.may_go() else FLOW_WAIT
+        return FLOW_GO if self._may_go() else FLOW_WAIT
 
 
 @functools.cache

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phonate.engine.base import CancelToken, SynthesisRequest
-from phonate.engine.library import Library, candidates, find_library
+from phonate.engine.library import Library
+from phonate.engine.library_search import candidates, find_library
 from phonate.engine.qwen import WARM_UP_INSTRUCTIONS, QwenEngine
 from phonate.engine.qwen_context import ContextOptions, physical_cores
 from phonate.engine.qwen_model import QwenModel, read_model

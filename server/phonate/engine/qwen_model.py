@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from phonate.engine.base import Speaker
 from phonate.engine.gguf_header import GgufError, GgufHeader, read_header
-from phonate.engine.qwen_tensors import codec_tensors, talker_tensors
+from phonate.engine.codec_tensors import codec_decoder_tensors
+from phonate.engine.qwen_tensors import talker_tensors
 
 Kind: TypeAlias = Literal["base", "custom_voice", "voice_design"]
 
@@ -235,8 +236,8 @@ def _check_talker(keys: _Keys) -> bool:
     }
     predictor["num_code_groups"] = keys.integer("num_code_groups", 2, 64)
     config = {"talker_config": {**talker, "code_predictor_config": predictor}}
-    expected = {s.gguf: s.shape[::-1] for s in talker_tensors(config) if s.gguf is not None}
-    _check_tensors(keys.header, expected.items())
+    expected = {s.gguf: s.shape[::-1] for s in talker_tensors(config) if s.gguf}
+    _check_tensors(keys.header, expected)
     for name in ("pad", "bos", "eos", "think", "nothink", "think_bos", "think_eos"):
         keys.integer(f"codec.{name}_id", 0, talker["vocab_size"] - 1)
     for name in ("im_start", "im_end", "tts_pad", "tts_bos", "tts_eos"):
@@ -266,38 +267,14 @@ def _check_codec(keys: _Keys) -> bool:
     )
     if hop != keys.integer("decode_upsample_rate"):
         raise keys.fail("decode_upsample_rate", f"is not {hop}, the product of the rates")
-    specs = codec_tensors({"decoder_config": decoder, "encoder_config": _NO_ENCODER})
-    expected = {
-        s.gguf: s.shape[::-1] for s in specs if s.gguf is not None and s.gguf.startswith("tok_dec.")
-    }
-    _check_tensors(keys.header, expected.items())
+    expected = {s.gguf: s.shape[::-1] for s in codec_decoder_tensors(decoder) if s.gguf}
+    _check_tensors(keys.header, expected)
     return "tok_enc.conv.0.weight" in keys.header.tensors
 
 
-_NO_ENCODER: dict[str, object] = {
-    "num_filters": 1,
-    "audio_channels": 1,
-    "kernel_size": 1,
-    "last_kernel_size": 1,
-    "residual_kernel_size": 1,
-    "compress": 1,
-    "hidden_size": 1,
-    "intermediate_size": 1,
-    "head_dim": 1,
-    "num_attention_heads": 1,
-    "num_key_value_heads": 1,
-    "num_hidden_layers": 0,
-    "codebook_dim": 1,
-    "codebook_size": 1,
-    "num_quantizers": 1,
-    "num_semantic_quantizers": 1,
-    "upsampling_ratios": [],
-}
-"""Only the decoder's list is wanted; an engine without cloning works without an encoder."""
-
-
-def _check_tensors(header: GgufHeader, expected: Iterator[object] | object) -> None:
-    for name, shape in cast("Iterator[tuple[str, tuple[int, ...]]]", expected):
+def _check_tensors(header: GgufHeader, expected: Mapping[str, tuple[int, ...]]) -> None:
+    """Every expected tensor is there, in its shape (fastest dimension first)."""
+    for name, shape in expected.items():
         tensor = header.tensors.get(name)
         if tensor is None:
             raise GgufError(
