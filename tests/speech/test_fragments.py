@@ -159,6 +159,13 @@ def test_lookahead_holds_the_clause_until_the_words_are_complete() -> None:
     assert splitter.held == "my dear "
 
 
+def test_lookahead_settles_for_the_first_of_two_clauses() -> None:
+    assert texts("Good morning, my dear, kind friends of old", lookahead_words=4) == [
+        "Good morning, ",
+        "my dear, kind friends of old",
+    ]
+
+
 def test_after_a_flush_the_next_fragment_is_a_first_one_again() -> None:
     splitter = Splitter()
     splitter.feed("Here we are. ")
