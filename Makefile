@@ -6,7 +6,7 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test check format bench lock clean
+.PHONY: help serve speak test contract check format bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -38,6 +38,14 @@ check: $(VENV)/.dev ## lint, formatting, types
 format: $(VENV)/.dev ## put the sources into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+.venv-contract/.stamp: tests/contract/requirements.txt
+	@test -x .venv-contract/bin/python || $(PYTHON) -m venv .venv-contract
+	.venv-contract/bin/python -m pip install --quiet --disable-pip-version-check -r tests/contract/requirements.txt
+	@touch $@
+
+contract: $(VENV)/.serve .venv-contract/.stamp ## real clients (OpenAI, LiveKit, Pipecat, LiteLLM) against a real server
+	PHONATE_PYTHON=$(abspath $(BIN)/python) .venv-contract/bin/python -m pytest -c tests/contract/pytest.ini --confcutdir tests/contract tests/contract $(ARGS)
 
 bench: $(VENV)/.dev ## measure this machine: the tables of the README
 	$(BIN)/python tools/bench.py $(ARGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -41,7 +42,13 @@ class Running:
 @contextlib.contextmanager
 def running(engine: Engine, **options: Any) -> Iterator[Running]:
     """`options` are settings by name, as the command line would give them."""
-    effective = settings.load(options, {}).settings
+    with contextlib.ExitStack() as stack:
+        if "voice_dir" not in options:
+            options["voice_dir"] = stack.enter_context(tempfile.TemporaryDirectory())
+        yield from _run(engine, settings.load(options, {}).settings)
+
+
+def _run(engine: Engine, effective: settings.Settings) -> Iterator[Running]:
     app = create_app(effective, engine)
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))

@@ -65,4 +65,4 @@ def test_libraries_stay_at_their_edge(path):
     if "hibari" in tops:
         assert where == "engine/builtin.py"
     if "py_nanotts" in tops:
-        assert where == "engine/pico.py"
+        assert where == "engine/pico_worker.py"

@@ -2,59 +2,114 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from phonate import __version__
-from phonate.api import batch, envelope, health, models, speech, stream, voices
+from phonate.api import (
+    batch,
+    capabilities,
+    consents,
+    envelope,
+    health,
+    languages,
+    metrics,
+    models,
+    registered_voices,
+    speech,
+    stream,
+    voices,
+)
 from phonate.api.fetch import ReferenceFetcher
 from phonate.api.guard import Guard, Policy, is_loopback
 from phonate.api.keys import Keys
+from phonate.api.metrics import Metrics
 from phonate.api.models import ModelCatalog
 from phonate.api.state import State
+from phonate.api.voice_desk import VoiceDesk, open_desk
 from phonate.audio.shape import Sound
-from phonate.engine.base import Engine
+from phonate.engine.base import Engine, EngineInfo, Reference, Samples
 from phonate.errors import SetupError
 from phonate.settings import Settings
+from phonate.speech.encoding import encode_in_turn
+from phonate.speech.language import Identifier
+from phonate.speech.routes import make_routes
+from phonate.speech.routing import LanguageRouting
 from phonate.speech.service import Limits, SpeechService
 from phonate.speech.session_events import SessionLimits
 from phonate.speech.shaping import SoundOptions
 from phonate.voices.catalog import VoiceCatalog, parse_aliases
+from phonate.voices.starters import bundled_folder
+
+Encode: TypeAlias = Callable[[Samples, str | None], Reference]
 
 
 def create_app(settings: Settings, engine: Engine) -> FastAPI:
     """The whole server around one engine. Raises SetupError for settings that do not fit it."""
-    voice_catalog = VoiceCatalog(engine.info, parse_aliases(settings.voice_alias))
-    model_catalog = ModelCatalog(engine.info.model, settings.alias, created=int(time.time()))
+    info = engine.info
+    policy = _policy(settings)
+    cors = _cors(settings)
+    resources = contextlib.ExitStack()
+    turn: list[Encode] = []
+
+    def encode(audio: Samples, text: str | None) -> Reference:
+        return turn[0](audio, text)  # Bound once there is a loop to queue on.
+
+    voices_ = resources.enter_context(open_voices(settings, info, encode))
+    model_catalog = ModelCatalog(info.model, settings.alias, created=int(time.time()))
+
+    running: list[SpeechService] = []
+    sessions: set[object] = set()
+
+    def gauges() -> dict[str, float]:
+        health = running[-1].health()
+        return {
+            "active_requests": health.active_requests,
+            "queued_requests": health.queued_requests,
+            "stalled": health.stalled,
+            "sessions": len(sessions),
+            "voices": len(voices_.desk.library.voices()),
+        }
+
+    observer = Metrics(gauges, {"engine": info.name, "model": info.model, "device": info.device})
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        service = SpeechService(engine, limits_of(settings), sound_of(settings))
+        service = SpeechService(engine, limits_of(settings), sound_of(settings), observer)
+        running.append(service)
+        turn.append(encode_in_turn(service, asyncio.get_running_loop()))
         encoders = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "phonate-encode")
-        fetcher = ReferenceFetcher(settings.allow_reference_urls)
+        app.state.voice_desk = voices_.desk
         app.state.phonate = State(
-            settings,
-            service,
-            voice_catalog,
-            model_catalog,
-            fetcher,
-            encoders,
-            session_limits_of(settings),
+            settings=settings,
+            service=service,
+            voices=voices_.voices,
+            models=model_catalog,
+            metrics=observer,
+            sessions=sessions,
+            routing=voices_.routing,
+            desk=voices_.desk,
+            fetcher=ReferenceFetcher(settings.allow_reference_urls),
+            encoders=encoders,
+            session_limits=session_limits_of(settings),
         )
-        await service.start()
-        try:
-            yield
-        finally:
-            await service.drain(settings.shutdown_timeout)
-            await service.close()
-            encoders.shutdown(wait=False, cancel_futures=True)
+        with resources:
+            await service.start()
+            try:
+                yield
+            finally:
+                await service.drain(settings.shutdown_timeout)
+                await service.close()
+                encoders.shutdown(wait=False, cancel_futures=True)
 
     app = FastAPI(
         title="phonate",
@@ -67,16 +122,48 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
         speech.router,
         batch.router,
         voices.router,
+        registered_voices.router,
+        consents.router,
         models.router,
+        languages.router,
+        capabilities.router,
         health.router,
+        metrics.router,
         stream.router,
     ):
         app.include_router(router)
     # The last added is the outermost: CORS headers belong on refusals too.
-    app.add_middleware(Guard, policy=_policy(settings))
+    app.add_middleware(Guard, policy=policy)
     app.add_middleware(envelope.RequestContext)
-    app.add_middleware(CORSMiddleware, **_cors(settings))
+    app.add_middleware(CORSMiddleware, **cors)
     return app
+
+
+@dataclass(frozen=True, slots=True)
+class Voices:
+    """Everything that choosing a voice needs, opened together."""
+
+    voices: VoiceCatalog
+    routing: LanguageRouting
+    desk: VoiceDesk
+
+
+@contextlib.contextmanager
+def open_voices(settings: Settings, info: EngineInfo, encode: Encode) -> Iterator[Voices]:
+    """Raises SetupError for a voice folder, an alias, a route or an identifier that is wrong."""
+    starters = bundled_folder() if settings.starter_voices else None
+    with open_desk(
+        settings.voice_dir, info, encode, max_voices=settings.max_voices, starters=starters
+    ) as desk:
+        catalog = VoiceCatalog(info, parse_aliases(settings.voice_alias), desk.library)
+        routing = LanguageRouting(
+            info,
+            make_routes(info, settings.voice_language_route, catalog.knows),
+            Identifier(settings.language_id_model),
+            default=settings.lang,
+            fallback=settings.language_fallback,
+        )
+        yield Voices(catalog, routing, desk)
 
 
 def _policy(settings: Settings) -> Policy:
@@ -88,6 +175,7 @@ def _policy(settings: Settings) -> Policy:
         )
     return Policy(
         keys=keys,
+        metrics_key=Keys(settings.metrics_key) if settings.metrics_key else None,
         protect_listings=settings.protect_listings,
         max_request_bytes=settings.max_request_bytes,
         check_host=not keys.required,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
-from phonate import __version__, cli_models, settings
+from phonate import __version__, cli_models, cli_stream, settings
 from phonate.cli_voices import voices
 from phonate.errors import PhonateError
 from phonate.settings import Loaded, Settings
@@ -147,6 +147,7 @@ def config(loaded: Loaded) -> None:
 
 dev = typer.Typer(help="For those who work on phonate.", no_args_is_help=True)
 cli_models.register(cli, dev)
+cli_stream.register(cli)
 cli.add_typer(dev, name="dev")
 
 

@@ -87,7 +87,7 @@ def _native_library(settings: Settings) -> Iterator[Finding]:
     yield Finding(
         "native library for Qwen3-TTS",
         f"{library.traits.label} {library.version}, ABI {library.abi}, {library.device}",
-        remedy="`phonate pull 0.6b-base`, then `--model 0.6b-base`, to clone voices in ten languages",
+        remedy="`phonate pull 0.6b-base`, then `--model 0.6b-base`: cloned voices, ten languages",
     )
 
 

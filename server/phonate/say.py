@@ -10,14 +10,15 @@ from typing import BinaryIO
 
 import numpy as np
 
-from phonate.app import limits_of, sound_of
+from phonate.api.voice_choice import voice_for
+from phonate.app import limits_of, open_voices, sound_of
 from phonate.audio.encoders import FORMATS, Format, find_format
 from phonate.engine.choose import create_engine
 from phonate.errors import SetupError
 from phonate.settings import Settings
+from phonate.speech.encoding import encode_in_turn
 from phonate.speech.request import SpeechRequest
 from phonate.speech.service import SpeechService
-from phonate.voices.catalog import VoiceCatalog, parse_aliases
 
 STDOUT = Path("-")
 
@@ -60,18 +61,24 @@ async def _say(
     speed: float,
 ) -> None:
     engine = create_engine(settings)
-    speaker = VoiceCatalog(engine.info, parse_aliases(settings.voice_alias)).resolve(voice)
     service = SpeechService(engine, limits_of(settings), sound_of(settings))
+    encode = encode_in_turn(service, asyncio.get_running_loop())
     try:
-        await service.start()
-        request = SpeechRequest(
-            text=text,
-            voice=speaker.id if speaker else "",
-            speaker=speaker.id if speaker else None,
-            seed=seed,
-            speed=speed,
-        )
-        blocks = [block async for block in service.speak(request).blocks()]
+        with open_voices(settings, engine.info, encode) as voices:
+            await service.start()
+            language = voices.routing.explicit(None)
+            chosen = await voice_for(voices, text, voice, language, "auto")
+            request = SpeechRequest(
+                text=text,
+                voice=chosen.id,
+                speaker=chosen.speaker,
+                reference=chosen.reference,
+                language=chosen.language,
+                seed=seed,
+                speed=speed,
+                whole=True,
+            )
+            blocks = [block async for block in service.speak(request).blocks()]
     finally:
         await service.close()
     audio = format_.encode(np.concatenate(blocks), request.sample_rate)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import sys
 
 import uvicorn
 
+from phonate import logs
 from phonate.app import create_app
 from phonate.cli_models import shown_progress
 from phonate.engine.choose import create_engine
@@ -18,7 +18,7 @@ from phonate.settings import Settings
 
 def serve(settings: Settings) -> None:
     """Run until a signal ends it. Raises SetupError before the socket opens."""
-    _set_up_logging(settings)
+    logs.set_up(settings.log_level, settings.log_format)
     sock = _bind(settings)
     with shown_progress() as progress:
         engine = create_engine(settings, progress)
@@ -31,6 +31,7 @@ def serve(settings: Settings) -> None:
 
 
 def uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
+    logs.keep_secrets()
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_config=None,
@@ -83,12 +84,3 @@ def _bind(settings: Settings) -> socket.socket:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _set_up_logging(settings: Settings) -> None:
-    logging.basicConfig(
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-        force=True,
-    )

@@ -92,6 +92,10 @@ class Settings(BaseModel):
 
     voice_dir: Path = _option(_default_voice_dir(), "Voices", "where registered voices are kept")
     max_voices: int = _option(1000, "Voices", "registered voices at most", ge=1, le=100_000)
+    lang: str = _option("auto", "Languages", "language of requests that name none")
+    language_fallback: str = _option("english", "Languages", "what a text of uncertain language is taken for")
+    language_id_model: Path | None = _option(None, "Languages", "a fastText model; default: the bundled lid.176.ftz")
+    voice_language_route: list[str] = _option([], "Languages", "BASE:LANG=VOICE: texts in LANG that ask for BASE are spoken by VOICE; LANG may be *")
     starter_voices: bool = _option(False, "Voices", "offer the voices that come with phonate for cloning models")
     voice_alias: list[str] = _option([], "Voices", "NAME=VOICE: answer to NAME with VOICE")
 
@@ -120,7 +124,10 @@ class Settings(BaseModel):
     stream_buffer_seconds: float = _option(30, "WebSocket", "audio that may wait for a slow reader before its synthesis is held", ge=0.2, le=3600)
     fragment_lookahead_words: int = _option(0, "WebSocket", "words that the first fragment waits for a sentence end before it settles for a clause", ge=0, le=50)
 
+    metrics: bool = _option(True, "Logging", "serve /metrics; it needs a key where any is set")
+    metrics_key: str | None = _option(None, "Logging", "a key that opens /metrics and nothing else", secret=True, min_length=1)
     log_level: Literal["debug", "info", "warning", "error"] = _option("info", "Logging", "least severe message that is logged")
+    log_format: Literal["text", "json"] = _option("text", "Logging", "one line of text, or one JSON object, a message")
     # fmt: on
 
 

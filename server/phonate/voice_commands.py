@@ -18,6 +18,7 @@ from rich.table import Table
 
 from phonate.audio.decode import MAX_BYTES
 from phonate.errors import InvalidRequest, NotFound, PhonateError, SetupError
+from phonate.speech.language_names import canonical
 from phonate.voices.archive import import_consent, import_voice, read_archive, write_archive
 from phonate.voices.consents import ConsentStore
 from phonate.voices.folders import FILE_MODE
@@ -76,10 +77,10 @@ def add(
         "spk_b64": _read_base64(spk),
         "rvq_b64": _read_base64(rvq),
     }
-    draft = draft_from_fields({**words, **sources})
-    _, consents = stores = _open(folder)
+    draft = draft_from_fields({**words, **sources}, resolve_language=canonical)
+    store, consents = _open(folder)
     consents.check(draft.consent)
-    voice = stores[0].add(draft, replace=replace).value
+    voice = store.add(draft, replace=replace).value
     typer.echo(f"added {voice.name} ({voice.id})")
 
 

@@ -14,8 +14,16 @@ from phonate.errors import InvalidRequest, TooLarge
 async def web(answers):
     """A tiny server; `answers` maps a path to the raw bytes of a response, or to a callable."""
     asked = []
+    tasks = set()
 
     async def serve(reader, writer):
+        tasks.add(asyncio.current_task())
+        try:
+            await answer_one(reader, writer)
+        finally:
+            writer.close()
+
+    async def answer_one(reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         path = head.split()[1]
         asked.append(head)
@@ -26,13 +34,15 @@ async def web(answers):
             else:
                 writer.write(answer)
                 await writer.drain()
-        writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1], asked
     finally:
         server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def ok(body):
@@ -103,7 +113,7 @@ async def test_a_name_that_changes_its_address_gains_nothing():
         lookups.append(host)
         return ["127.0.0.1"] if len(lookups) == 1 else ["127.0.0.2"]
 
-    async with web({"/a": ok(b"x")}) as (port, asked):
+    async with web({"/a": ok(b"x")}) as (port, _):
         target = ReferenceFetcher(["voices.example"], resolver, lambda a: a == "127.0.0.1")
         assert await target.fetch(f"http://voices.example:{port}/a") == b"x"
     assert lookups == ["voices.example"]
@@ -118,7 +128,7 @@ async def test_redirects_are_checked_like_the_first_address():
             "/file": moved("file:///etc/passwd"),
             "/round": moved("/round"),
         }
-    async with web(answers) as (port, asked):
+    async with web(answers) as (port, _):
         target = fetcher("voices.example")
         base = f"http://voices.example:{port}"
         assert await target.fetch(f"{base}/in") == b"there"

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import threading
 import time
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -138,6 +139,29 @@ async def test_a_crash_of_the_engine_is_a_warning_without_its_words() -> None:
             await c.send("end")
             assert await c.rest() == (1000, "done")
         assert "secret" not in c.of("warning")[0]["message"]
+
+
+async def test_each_fragment_goes_to_the_voice_of_its_language() -> None:
+    with running(ScriptedEngine(), voice_language_route=["tone:de=ton"]) as server:
+        async with session(server, config={"voice": "tone"}) as c:
+            await c.send("text", text="This is surely a sentence in the English language. ")
+            await c.send("text", text="Und das hier ist ganz sicher ein Satz auf Deutsch. ")
+            await c.send("text", text="Na dann, hm hm. ")
+            await c.send("end")
+            assert await c.rest() == (1000, "done")
+        assert [call.request.speaker for call in server.engine.calls] == ["tone", "ton", "ton"]
+        assert [e["language"] for e in c.of("fragment_ready")] == ["english", "german", "german"]
+        assert [e["voice"] for e in c.of("fragment_ready")] == ["tone", "ton", "ton"]
+
+
+async def test_a_language_that_was_asked_for_is_not_identified() -> None:
+    with running(ScriptedEngine(), voice_language_route=["tone:de=ton"]) as server:
+        async with session(server, config={"voice": "tone", "language": "de"}) as c:
+            await c.send("text", text="This is surely a sentence in the English language. ")
+            await c.send("end")
+            await c.rest()
+        assert [call.request.speaker for call in server.engine.calls] == ["ton"]
+        assert server.engine.calls[0].request.language == "german"
 
 
 # Control ------------------------------------------------------------------------------------------
@@ -402,6 +426,18 @@ async def test_three_ways_to_send_the_key() -> None:
                 assert await c.rest() == (1000, "done")
 
 
+async def test_a_key_in_another_script() -> None:
+    with running(ScriptedEngine(), api_key=KEY) as server:
+        for way in ({"subprotocols": [encoded(KEY)]}, {"query": f"?api_key={quote(KEY)}"}):
+            async with session(server, config={}, **way):
+                pass
+        for wrong in ("%FF%FE", "%D0", "", "%00"):
+            with pytest.raises(websockets.InvalidStatus) as caught:
+                async with session(server, query=f"?api_key={wrong}"):
+                    pass
+            assert caught.value.response.status_code == 401
+
+
 async def test_a_subprotocol_that_is_no_key_is_preferred_in_the_answer() -> None:
     with running(ScriptedEngine(), api_key=KEY) as server:
         async with session(server, subprotocols=[encoded(KEY), "phonate"]) as c:
@@ -494,3 +530,22 @@ async def test_one_session_gets_nothing_of_another() -> None:
                 assert [e["text"] for e in c.of("fragment_done")] == [text]
 
         await asyncio.gather(*(one(n) for n in range(8)))
+
+
+# vLLM-Omni's address ------------------------------------------------------------------------------
+
+
+async def test_vllm_omnis_events(scripted) -> None:
+    async with session(scripted, path="/v1/audio/speech/stream") as c:
+        await c.send("session.config", voice="tone", stream_audio=True)
+        for n in range(2):
+            await c.send("input.text", text=FIRST)
+            await c.send("input.done")
+            done = await c.until("session.done")
+            assert done == {"type": "session.done", "utterance_index": n, "total_sentences": 1}
+        await c.send("session.config", voice="nobody")
+        assert "tone" in (await c.until("error"))["message"]
+        await c.send("session.close")
+        assert await c.rest() == (1000, "done")
+    assert c.types == ["audio.start", "pcm", "audio.done", "session.done"] * 2 + ["error"]
+    assert sum(e["total_bytes"] for e in c.of("audio.done")) == len(c.pcm)

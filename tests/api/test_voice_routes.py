@@ -156,6 +156,7 @@ def test_a_json_upload_is_a_voice(server: Server) -> None:
     assert made["object"] == "audio.voice"
     assert made["name"] == "Großmutter"
     assert made["kind"] == "registered"
+    assert made["language"] == "german"
     assert isinstance(made["created_at"], int)
     assert "description" not in made
     assert "warning" not in made
@@ -210,6 +211,8 @@ def test_latents_and_embeddings(server: Server) -> None:
     wrong = {"name": "Bad", "speaker_embedding": [1.0] * 15}
     message = refused(server.post("/v1/audio/voices", json=wrong), 400, "speaker_embedding")
     assert "16" in message
+    foreign = {"name": "Bad", "speaker_embedding": [1.0] * 16, "language": "klingon"}
+    refused(server.post("/v1/audio/voices", json=foreign), 400, "language")
 
 
 @pytest.mark.parametrize(

@@ -220,12 +220,12 @@ def test_bytes_come_with_the_first_audio(name, rate):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_gap_while_streaming(name):
-    """Fed 20 ms at a time, at most 100 ms of input pass without a byte."""
+    """Fed 20 ms at a time, at most 60 ms of input pass without a byte."""
     encoder = FORMATS[name].encoder(24000)
     pcm = voiced(48000)
     came = [len(encoder.feed(piece)) > 0 for piece in np.split(pcm, 100)]
     gaps = "".join("x" if here else "." for here in came[8:]).split("x")
-    assert max(map(len, gaps)) <= 4
+    assert max(map(len, gaps)) <= 2
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -24,6 +24,12 @@ def test_a_fragment_is_trimmed_faded_and_made_pcm():
     np.testing.assert_array_equal(out[600:-360], expected[-len(out) :][600:-360])
 
 
+def test_a_silent_fragment_keeps_its_length():
+    quiet = np.full(30_000, 0.001, np.float32)
+    np.testing.assert_array_equal(run(FragmentShaper(SR), quiet)[:-360], to_pcm(quiet)[:-360])
+    assert len(run(FragmentShaper(SR), quiet)) == 30_000
+
+
 def test_fragments_join_without_a_click():
     joined = np.concatenate([run(FragmentShaper(SR), fragment(seed=s)) for s in range(3)]).astype(
         int

@@ -230,6 +230,16 @@ def test_too_long_is_refused_at_once(engine, text):
     assert time.perf_counter() - started < 0.5
 
 
+def test_every_stretch_ends_in_a_mark(engine, monkeypatch):
+    """It sets the melody: level where a sentence goes on, falling where it ends."""
+    seen = []
+    tts = engine._voices["heart"]._tts
+    ids = tts.ids
+    monkeypatch.setattr(tts, "ids", lambda phonemes: seen.append(phonemes[-1]) or ids(phonemes))
+    speak(engine, "word " * 40 + "end\n\nWhy? Yes")
+    assert seen == [",", ".", "?", "."]
+
+
 def test_all_digits_of_a_long_number_are_spoken(engine):
     for digits in ("7" * 66, "7" * 67, "7" * 200):
         assert phonemes_of(engine, digits).count("sˈɛvən") == len(digits)

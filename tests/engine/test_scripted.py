@@ -138,6 +138,19 @@ def test_token_stops_a_tone_and_a_wait():
         assert engine.calls[0].cancelled
 
 
+def test_token_is_looked_at_before_every_chunk():
+    engine, token, chunks = ScriptedEngine({"hello": [Emit.tone(1)]}), CancelToken(), []
+
+    def sink(chunk):
+        chunks.append(chunk)
+        if len(chunks) == 3:
+            token.set("test")
+        return True
+
+    result = engine.synthesize(SynthesisRequest("hello"), sink, token)
+    assert (result.finish_reason, len(chunks)) == ("cancelled", 3)
+
+
 def test_sink_that_refuses_stops_it():
     engine = ScriptedEngine({"hello": [Emit.tone(math.inf)]})
     result = engine.synthesize(SynthesisRequest("hello"), lambda _: False, CancelToken())

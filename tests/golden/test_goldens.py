@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -41,9 +41,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path
     return make
 
 
-def close(found: np.ndarray, golden: np.lib.npyio.NpzFile, key: str) -> None:
+def close(found: np.ndarray, golden: Mapping[str, np.ndarray], key: str) -> None:
     """`found` against the stored array, thinned out as that one is."""
-    stored = next(name for name in golden.files if name == key or name.startswith(f"{key}_every"))
+    stored = next(name for name in golden if name == key or name.startswith(f"{key}_every"))
     expected = golden[stored]
     step = int(stored.rpartition("_every")[2]) if stored != key else 1
     thinned = found[..., ::step]
@@ -77,7 +77,7 @@ def test_codec_and_speaker_encoder(made, name):
 def test_prompt_and_first_frames(made, case):
     files = made(case.model)[1]
     talker, golden = Talker(files.talker), np.load(HERE / f"{case.name}.npz")
-    rows, trailing = build_prompt(talker, case, golden)
+    rows, trailing = golden_prompt(talker, case, golden)
     close(rows, golden, "prefill")
 
     hidden = talker.transformer(rows)
@@ -106,7 +106,7 @@ def test_prompt_and_first_frames(made, case):
 def test_greedy_codes_and_their_sound(made, case):
     files = made(case.model)[1]
     talker, golden = Talker(files.talker), np.load(HERE / f"{case.name}.npz")
-    rows, trailing = build_prompt(talker, case, golden)
+    rows, trailing = golden_prompt(talker, case, golden)
     codes = talker.generate(rows, trailing, FRAMES_COMPARED)
     assert (codes == golden["codes"][:FRAMES_COMPARED]).all()
     reference = reference_codes(case)
@@ -120,18 +120,36 @@ def reference_codes(case: Case) -> np.ndarray:
     return np.load(HERE / "tiny-base.npz")["reference_codes"][: case.reference]
 
 
-def build_prompt(
-    talker: Talker, case: Case, golden: np.lib.npyio.NpzFile
+def golden_prompt(
+    talker: Talker, case: Case, golden: Mapping[str, np.ndarray]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    is_base = MODELS[case.model].kind == "base"
     parts = "tiny-base-proj" if "proj" in case.model else "tiny-base"
+    embedding = np.load(HERE / f"{parts}.npz")["speaker_embedding"]
+    return build_prompt(
+        talker,
+        case,
+        golden,
+        embedding=embedding if MODELS[case.model].kind == "base" else None,
+        codes=reference_codes(case),
+    )
+
+
+def build_prompt(
+    talker: Talker,
+    case: Case,
+    ids: Mapping[str, np.ndarray],
+    *,
+    embedding: np.ndarray | None,
+    codes: np.ndarray,
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Prompt rows and trailing text of a case, from the token ids of the official package."""
     return talker.prompt(
-        golden["input_ids"],
+        ids["input_ids"],
         language=case.language,
         speaker=case.speaker,
-        embedding=np.load(HERE / f"{parts}.npz")["speaker_embedding"] if is_base else None,
-        instruct_ids=golden["instruct_ids"] if "instruct_ids" in golden.files else (),
-        ref_ids=golden["ref_ids"] if case.reference else (),
-        ref_codes=reference_codes(case) if case.reference else None,
+        embedding=embedding,
+        instruct_ids=ids.get("instruct_ids", ()),
+        ref_ids=ids["ref_ids"] if case.reference else (),
+        ref_codes=codes if case.reference else None,
         streaming=case.streaming,
     )

@@ -167,7 +167,8 @@ def test_patience_is_for_the_nearly_certain():
         ("de", "german"), ("DE-ch", "german"), ("de_AT", "german"), ("Deutsch", "german"),
         ("deu", "german"), ("German ", "german"), ("zh-Hans", "chinese"), ("cmn", "chinese"),
         ("中文", "chinese"), ("en-GB", "english"), ("pt_BR", "portuguese"), ("日本語", "japanese"),
-        ("FRANÇAIS", "french"), ("español", "spanish"), ("한국어", "korean"), ("русский", "russian"),
+        ("FRANÇAIS", "french"), ("español", "spanish"),
+        ("한국어", "korean"), ("русский", "russian"),
         ("auto", None), ("", None), (None, None),
     ],
 )  # fmt: skip

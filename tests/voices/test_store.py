@@ -295,6 +295,57 @@ def test_too_many_open_files_is_not_damage(root: Path, monkeypatch: pytest.Monke
     assert again.problems() == ()
 
 
+def two_versions(root: Path) -> tuple[VoiceStore, Draft]:
+    """As a crash right after a replacement's commit leaves it. The store, and what it serves."""
+    store = VoiceStore(root)
+    old = store.add(recorded("Anna", seed=1))
+    kept = {path.name: path.read_bytes() for path in (root / old.folder).iterdir()}
+    new = recorded("Anna", seed=2)
+    store.add(new)
+    write_folder(root / old.folder, kept)
+    return store, new
+
+
+def test_the_newer_of_two_whole_versions_counts_and_the_older_is_swept(root: Path) -> None:
+    store, new = two_versions(root)
+    for look in (store, VoiceStore(root)):
+        entry = look.find("Anna")
+        assert entry is not None
+        assert look.files(entry) == dict(new.files)
+    assert len(list(root.glob("voice_*"))) == 1
+
+
+def test_the_older_of_two_versions_serves_when_the_newer_is_damaged(root: Path) -> None:
+    store, _ = two_versions(root)
+    flip(folder_of(root, store, "Anna") / "reference.wav", 99)
+    again = VoiceStore(root)
+    entry = again.find("Anna")
+    assert entry is not None
+    assert again.files(entry) == dict(recorded("Anna", seed=1).files)
+    assert list(troubles(again)) == [Trouble.SET_ASIDE]
+
+
+def test_an_older_version_does_not_come_back_because_the_newer_cannot_be_read(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = two_versions(root)
+    newest = folder_of(root, store, "Anna").name
+    real = os.open
+
+    def full(path: str, *args: object, **kwargs: object) -> int:
+        if newest in str(path):
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        return real(path, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", full)
+    again = VoiceStore(root)
+    assert again.find("Anna") is None
+    assert list(troubles(again)) == [Trouble.UNREADABLE]
+    assert len(list(root.glob("voice_*"))) == 2
+    monkeypatch.undo()
+    assert again.find("Anna") == store.find("Anna")
+
+
 # --- disks that refuse
 
 
@@ -321,6 +372,7 @@ def test_any_failing_step_leaves_the_old_voice_and_nothing_else(
                 outcomes.append(False)
                 assert os.strerror(code).lower() in error.message  # noqa: PT017
                 assert str(root) not in error.message  # noqa: PT017
+        assert not list(root.glob(".new-*")), "cleaned up at once, not by the next one to come"
         expected = new if outcomes[-1] else old
         for look in (store, VoiceStore(root)):
             entry = look.find("Anna")

@@ -136,14 +136,24 @@ class RequestContext:
             )
             await error_response(crash)(scope, receive, send_with_id)
         finally:
-            log.info(
-                "%s %s %s %s %.1f ms",
-                request_id,
-                scope.get("method", "WS"),
-                scope["path"],
-                status or "-",
-                (time.monotonic() - started) * 1000,
-            )
+            _log(scope, request_id, status, (time.monotonic() - started) * 1000)
+
+
+def _log(scope: Scope, request_id: str, status: int, milliseconds: float) -> None:
+    # The path is the client's to choose: line ends and control characters stay out of the log.
+    path = scope["path"].encode("unicode_escape").decode("ascii")
+    method = scope.get("method", "WS")
+    fields = {
+        "request_id": request_id,
+        "method": method,
+        "path": path,
+        "status": status or None,
+        "ms": round(milliseconds, 1),
+        "key": scope["state"].get("key") or None,
+    }
+    log.info(
+        "%s %s %s %s %.1f ms", request_id, method, path, status or "-", milliseconds, extra=fields
+    )
 
 
 def _request_id(scope: Scope) -> str:

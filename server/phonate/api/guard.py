@@ -36,6 +36,8 @@ class Policy:
     """What the door knows; from the options of the same names."""
 
     keys: Keys
+    metrics_key: Keys | None = None
+    """Opens /metrics and nothing else."""
     protect_listings: bool = False
     max_request_bytes: int = 32 * 2**20
     check_host: bool = True
@@ -111,6 +113,10 @@ class Guard:
         if owner is not None:
             return owner
         path = scope["path"]
+        if path == "/metrics" and policy.metrics_key is not None:
+            owner = policy.metrics_key.owner_of(presented(scope))
+            if owner is not None:
+                return owner
         if scope["type"] == "http" and path in OPEN:
             return ""
         listing = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")

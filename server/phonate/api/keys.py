@@ -129,8 +129,10 @@ def presented(scope: Scope) -> list[bytes]:
         elif name == b"sec-websocket-protocol" and scope["type"] == "websocket":
             found += [key for offer in value.split(b",") if (key := _from_subprotocol(offer))]
     if scope["type"] == "websocket":
-        query = urllib.parse.parse_qs(scope.get("query_string", b""))
-        found += query.get(b"api_key", [])
+        # Latin-1 both ways keeps the bytes as they were sent: keys may be in any script.
+        query = scope.get("query_string", b"").decode("latin-1")
+        values = urllib.parse.parse_qs(query, encoding="latin-1").get("api_key", [])
+        found += [value.encode("latin-1") for value in values]
     return found
 
 

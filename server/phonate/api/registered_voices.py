@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from phonate.api.uploads import media_type, parse_json, read_form, unsupported
 from phonate.api.voice_desk import Desk, VoiceDesk
 from phonate.errors import NotFound
+from phonate.speech.language_names import canonical
 from phonate.voices.library import describe
 from phonate.voices.uploads import draft_from_fields
 from phonate.voices.voice import Voice
@@ -89,7 +90,7 @@ def _register_json(desk: VoiceDesk, body: bytes) -> dict[str, Any]:
 
 
 def _register(desk: VoiceDesk, fields: Mapping[str, Any]) -> dict[str, Any]:
-    draft = draft_from_fields(fields)
+    draft = draft_from_fields(fields, resolve_language=canonical)
     desk.consents.check(draft.consent)
     return {**_answer(desk, desk.library.register(draft)), "status": "registered"}
 

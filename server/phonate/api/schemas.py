@@ -5,15 +5,16 @@ null is absent, unknown fields are ignored, known fields are honoured or refused
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from phonate.api.one_off import check_task, one_off_reference
 from phonate.api.state import State
+from phonate.api.voice_choice import voice_for
 from phonate.audio.encoders import FORMATS, Format, find_format
 from phonate.audio.resample import RATES
-from phonate.engine.base import EngineInfo, TextLayout
+from phonate.engine.base import CloneMode, EngineInfo, TextLayout
 from phonate.errors import InvalidRequest, UnsupportedOperation
 from phonate.speech import fields
 from phonate.speech.fields import Switch, VoiceFields, one_of, refuse, shown
@@ -68,10 +69,10 @@ class SpeechBody(VoiceFields):
     input: Annotated[str, BeforeValidator(_check_input), _STRING]
     model: Annotated[str | None, fields.text(max_chars=256), _STRING] = None
     response_format: Annotated[
-        Any,
+        Format | None,
         BeforeValidator(_check_format),
         WithJsonSchema({"type": "string", "enum": [*FORMATS, "ogg"], "default": "mp3"}),
-    ] = FORMATS["mp3"]
+    ] = None
     stream_format: Annotated[str | None, one_of("audio", "sse")] = None
     stream: Switch = None
     sample_rate: Annotated[
@@ -98,8 +99,7 @@ class SpeechBody(VoiceFields):
 
     @property
     def format(self) -> Format:
-        found: Format = self.response_format
-        return found
+        return self.response_format or FORMATS["mp3"]
 
     @property
     def delivery(self) -> Delivery:
@@ -120,21 +120,24 @@ class SpeechBody(VoiceFields):
                 param="input",
             )
         self._check_engine(state.service.engine.info)
+        language = state.routing.explicit(self.language)
         reference = await one_off_reference(self, state, key)
-        speaker = None if reference is not None else state.voices.resolve(self.voice)
+        voice = await voice_for(state, self.input, self.voice, language, self.clone, reference)
         return SpeechRequest(
             text=self.input,
-            voice=speaker.id if speaker else "one-off" if reference else "",
-            speaker=speaker.id if speaker else None,
-            reference=reference,
-            language=self.language,
+            asked_voice=self.voice,
+            asked_language=language,
+            voice=voice.id,
+            speaker=voice.speaker,
+            reference=voice.reference,
+            language=voice.language,
             instructions=self.instructions,
             seed=self.chosen_seed,
             speed=self.speed or 1.0,
             sample_rate=self.sample_rate,
             max_new_tokens=self.max_new_tokens,
             sampling=self.sampling,
-            clone_mode=self.clone_mode or "auto",
+            clone_mode=self.clone,
             text_layout=_LAYOUTS[self.non_streaming_mode],
             initial_codec_chunk_frames=self.initial_codec_chunk_frames,
             whole=whole,
@@ -142,6 +145,10 @@ class SpeechBody(VoiceFields):
             request_id=request_id,
             key=key,
         )
+
+    @property
+    def clone(self) -> CloneMode:
+        return self.clone_mode or "auto"
 
     def _check_engine(self, info: EngineInfo) -> None:
         """Fields that mean nothing to this engine are refused, never ignored."""

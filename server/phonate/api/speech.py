@@ -20,9 +20,7 @@ async def create_speech(body: SpeechBody, http: Request, state: AppState) -> Res
     request = await body.to_request(
         state, http.state.request_id, http.state.key, whole=delivery == "whole"
     )
-    headers = {"X-Voice": request.voice}
-    if request.language is not None:
-        headers["X-Language"] = request.language
+    headers = {"X-Voice": request.voice, "X-Language": request.language or "auto"}
     if unspoken := state.service.engine.unspoken(request.text, request.speaker):
         headers["X-Unspoken-Text"] = unspoken
     utterance = state.service.speak(request)

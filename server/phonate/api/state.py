@@ -10,12 +10,15 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from phonate.api.fetch import ReferenceFetcher
+from phonate.api.voice_desk import VoiceDesk
 from phonate.settings import Settings
+from phonate.speech.routing import LanguageRouting
 from phonate.speech.service import SpeechService
 from phonate.speech.session_events import SessionLimits
 from phonate.voices.catalog import VoiceCatalog
 
 if TYPE_CHECKING:
+    from phonate.api.metrics import Metrics
     from phonate.api.models import ModelCatalog
 
 
@@ -25,6 +28,9 @@ class State:
     service: SpeechService
     voices: VoiceCatalog
     models: ModelCatalog
+    metrics: Metrics
+    routing: LanguageRouting
+    desk: VoiceDesk
     fetcher: ReferenceFetcher
     encoders: Executor
     """Where audio is encoded: never on the loop."""

@@ -24,8 +24,9 @@ from phonate.voices.store import MAX_VOICES, VoiceStore
 P = ParamSpec("P")
 R = TypeVar("R")
 
-N_WORKERS = 4
-"""Uploads at a time; an encoding one waits for the engine, the others decode beside it."""
+N_WORKERS = 32
+"""More than wait for the engine by default (the queue refuses the tenth), so that looking up a
+voice never waits behind uploads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,14 @@ from typing import Any
 from fastapi import APIRouter
 
 from phonate.api.state import AppState
+from phonate.api.voice_desk import Desk
 
 router = APIRouter(tags=["voices"])
 
 
 @router.get("/v1/audio/voices")
-async def list_voices(state: AppState, model: str | None = None) -> dict[str, Any]:
+async def list_voices(state: AppState, desk: Desk, model: str | None = None) -> dict[str, Any]:
     """Every voice, each with `id` and `name`. `model` filters; there is one model, so it is only
     checked."""
     state.models.check(model)
-    voices = []
-    for entry in state.voices.entries():
-        voice = {"id": entry.id, "name": entry.name, "kind": entry.kind}
-        if entry.language is not None:
-            voice["language"] = entry.language
-        voices.append(voice)
-    return {"object": "list", "voices": voices}
+    return {"object": "list", "voices": await desk.do(state.voices.entries)}

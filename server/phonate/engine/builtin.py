@@ -154,6 +154,7 @@ class BuiltinEngine:
             model="builtin",
             device="cpu",
             sample_rate=SAMPLE_RATE,
+            one_language_per_speaker=True,
             languages=tuple(dict.fromkeys(s.language for s in speakers if s.language)),
             speakers=speakers,
             default_speaker=self._default.speaker.id,

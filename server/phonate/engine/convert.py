@@ -49,6 +49,7 @@ def convert_checkpoint(
     general.name. Raises SetupError for a directory, a configuration, a tensor or a type that is
     not what it should be; then nothing is left behind.
     """
+    import_gguf()
     kind, codec_kind = file_type(kind), file_type(codec_kind or kind)
     source = read_checkpoint(checkpoint)
     talker = _Output(
@@ -92,7 +93,7 @@ class _Output:
 
 def _write(output: _Output, weights: Weights, progress: Progress) -> None:
     """One GGUF file, whole or not at all."""
-    gguf = _import_gguf()
+    gguf = import_gguf()
     path = output.path
     kept = [
         (spec, tensor_type(spec, output.kind)) for spec in output.specs if spec.gguf is not None
@@ -127,7 +128,8 @@ def _write(output: _Output, weights: Weights, progress: Progress) -> None:
         Path(temporary).unlink(missing_ok=True)
 
 
-def _import_gguf() -> Any:
+def import_gguf() -> Any:
+    """The optional package; SetupError says how to install it."""
     try:
         import gguf
     except ImportError as error:

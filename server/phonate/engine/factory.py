@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from phonate.engine.convert import convert_checkpoint
+from phonate.engine.convert import convert_checkpoint, import_gguf
 from phonate.engine.factory_configs import (
     CODEC_PREPROCESSOR_CONFIG,
     CODEC_SIZES,
@@ -85,6 +85,7 @@ def make_model(
     progress: Progress = silent,
 ) -> ModelFiles:
     """A checkpoint in `directory`, then `talker-KIND.gguf` and `codec-KIND.gguf` beside it."""
+    import_gguf()
     make_checkpoint(recipe, directory, progress=progress)
     return convert_checkpoint(directory, directory, kind, codec_kind=codec_kind, progress=progress)
 

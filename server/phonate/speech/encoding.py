@@ -12,22 +12,17 @@ from phonate.engine.base import Reference, Samples
 from phonate.speech.service import SpeechService
 
 QUEUE_KEY = "voices"
+"""All encodings together take turns like one client."""
 
 
 def encode_in_turn(
     service: SpeechService, loop: asyncio.AbstractEventLoop
 ) -> Callable[[Samples, str | None], Reference]:
     """What `voices.references.Encoder` calls, from a worker thread that holds no slot: with the
-    only slot in hand it would wait for itself. Raises what `Admission.acquire` and
-    `Engine.extract_voice` raise."""
+    only slot in hand it would wait for itself. Raises what `SpeechService.extract_voice` raises."""
 
     def encode(audio: Samples, text: str | None) -> Reference:
-        deadline = service.admission.clock() + service.limits.synthesis_timeout_s
-        taking = service.admission.acquire(QUEUE_KEY, deadline)
-        slot = asyncio.run_coroutine_threadsafe(taking, loop).result()
-        try:
-            return service.engine.extract_voice(audio, text)
-        finally:
-            loop.call_soon_threadsafe(slot.release)
+        encoding = service.extract_voice(audio, text, QUEUE_KEY)
+        return asyncio.run_coroutine_threadsafe(encoding, loop).result()
 
     return encode

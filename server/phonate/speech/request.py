@@ -21,6 +21,10 @@ class SpeechRequest:
 
     text: str
     voice: str
+    asked_voice: str | None = None
+    """The name that the client gave, before any route."""
+    asked_language: str | None = None
+    """Canonical, when the client (or --lang) named one; None is identified."""
     speaker: str | None = None
     reference: Reference | None = None
     language: str | None = None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from phonate.engine.base import EngineInfo
 from phonate.errors import SetupError, UnsupportedLanguage
 from phonate.speech.language_names import canonical
-from phonate.voices.catalog import voice_key
+from phonate.voices.voice import name_key
 
 DEFAULT = "*"
 
@@ -19,18 +19,18 @@ _FLAG = "--voice-language-route"
 
 
 class Routes:
-    """base voice -> language (or `*`) -> voice. Names are keys as `voice_key` makes them."""
+    """base voice -> language (or `*`) -> voice. Names are keys as `name_key` makes them."""
 
     def __init__(self, table: Mapping[str, Mapping[str, str]]) -> None:
         self._table = table
 
     def voice_for(self, base: str, language: str | None) -> str:
         """The name of the voice that speaks `language` for `base`."""
-        routes = self._table.get(voice_key(base), {})
+        routes = self._table.get(name_key(base), {})
         return routes.get(language or DEFAULT) or routes.get(DEFAULT) or base
 
     def has(self, base: str) -> bool:
-        return voice_key(base) in self._table
+        return name_key(base) in self._table
 
     def voices(self) -> set[str]:
         """Every voice that something is routed to."""
@@ -38,7 +38,7 @@ class Routes:
 
     def languages(self, base: str) -> set[str]:
         """Languages that have a route of their own from `base`."""
-        return set(self._table.get(voice_key(base), {})) - {DEFAULT}
+        return set(self._table.get(name_key(base), {})) - {DEFAULT}
 
 
 def parse_routes(options: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -48,12 +48,14 @@ def parse_routes(options: Iterable[str]) -> dict[str, dict[str, str]]:
         left, equals, voice = option.partition("=")
         base, colon, language = left.rpartition(":")
         if not (equals and colon and base.strip() and language.strip() and voice.strip()):
-            raise SetupError(f"{_FLAG} {option!r}: expected BASE:LANG=VOICE, such as heart:de=anna.")
+            raise SetupError(
+                f"{_FLAG} {option!r}: expected BASE:LANG=VOICE, such as heart:de=anna."
+            )
         try:
             code = _language_of(language.strip())
         except UnsupportedLanguage as error:
             raise SetupError(f"{_FLAG} {option!r}: {error.message}") from None
-        routes = table.setdefault(voice_key(base), {})
+        routes = table.setdefault(name_key(base), {})
         if code in routes:
             raise SetupError(f"{_FLAG} {option!r}: {base.strip()} has a route for {code} already.")
         routes[code] = voice.strip()
@@ -76,12 +78,10 @@ def own_routes(info: EngineInfo) -> dict[str, dict[str, str]]:
     for speaker in info.speakers:
         if speaker.language is not None and speaker.language != own:
             routes.setdefault(speaker.language, speaker.id)
-    return {voice_key(info.default_speaker): routes} if routes else {}
+    return {name_key(info.default_speaker): routes} if routes else {}
 
 
-def make_routes(
-    info: EngineInfo, options: Iterable[str], exists: Callable[[str], bool]
-) -> Routes:
+def make_routes(info: EngineInfo, options: Iterable[str], exists: Callable[[str], bool]) -> Routes:
     """The engine's own routes under the operator's. Raises SetupError for a route to a voice that
     does not exist, by name."""
     table = own_routes(info)

@@ -17,6 +17,7 @@ from phonate.engine.base import Engine, Reference, Samples
 from phonate.errors import EngineFailure, OutputError, PhonateError
 from phonate.speech.admission import Admission
 from phonate.speech.bridge import Synthesis
+from phonate.speech.observer import Observer
 from phonate.speech.request import SpeechRequest
 from phonate.speech.shaping import SoundOptions
 from phonate.speech.utterance import Utterance
@@ -59,7 +60,14 @@ class Health:
 class SpeechService:
     """See the module's text. Created inside the loop that it serves."""
 
-    def __init__(self, engine: Engine, limits: Limits, sound: SoundOptions) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        limits: Limits,
+        sound: SoundOptions,
+        observer: Observer | None = None,
+    ) -> None:
+        self._observer = observer or Observer()
         self.engine = engine
         self.limits = limits
         self.sound = sound
@@ -102,6 +110,7 @@ class SpeechService:
 
     def _ended(self, utterance: Utterance) -> None:
         self._utterances.discard(utterance)
+        self._observer.ended(utterance.report())
         error = utterance.error
         if error is None:
             return

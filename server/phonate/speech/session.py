@@ -300,7 +300,6 @@ class Session:
         if self.state is not State.CONFIGURING:
             return
         self._plan, self._config = plan, self._wanted
-        self.session_id = self._config.session_id or self.session_id
         held = self._splitter.held
         self._splitter = self._new_splitter(plan)
         self._queue(self._splitter.feed(held), now)
@@ -391,6 +390,7 @@ class Session:
                 param="session_id",
             )
         self._wanted = config
+        self.session_id = config.session_id or self.session_id
         self.state = State.CONFIGURING
         self._commands.append(Resolve(config))
 

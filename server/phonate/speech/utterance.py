@@ -15,11 +15,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from phonate.engine.base import CancelToken, FinishReason, SynthesisRequest, SynthesisResult
-from phonate.errors import Cancelled, EngineFailure, OutputError, Timeout, TooLarge
+from phonate.errors import (
+    Cancelled,
+    EngineFailure,
+    InvalidRequest,
+    OutputError,
+    Timeout,
+    TooLarge,
+)
 from phonate.speech.admission import Slot
 from phonate.speech.bridge import Block, Synthesis
 from phonate.speech.budget import token_budget
 from phonate.speech.fragments import Fragment, split
+from phonate.speech.observer import Report, outcome_of
 from phonate.speech.request import SpeechRequest, draw_seed
 from phonate.speech.shaping import ShapedFragment, Shaping
 from phonate.speech.stopwatch import Stopwatch
@@ -42,13 +50,16 @@ class _Attempt:
 
     shaped: ShapedFragment
     result: SynthesisResult | None
-    error: OutputError | None
+    error: OutputError | InvalidRequest | None
+    """It made nothing: silence, or this part of the text cannot be spoken."""
     over_budget: bool
     """It reached a budget that was ours, not the client's."""
 
     @property
     def spoiled(self) -> bool:
         """Worth another try with another seed."""
+        if isinstance(self.error, InvalidRequest):
+            return False
         return self.over_budget or self.shaped.runaway is not None or not self.shaped.audible
 
 
@@ -68,6 +79,8 @@ class Utterance:
         self.skipped_text = ""
         self.queued_s = 0.0
         """Seconds that were spent waiting for the engine's slot."""
+        self.first_audio_s: float | None = None
+        """Seconds from admission to the first block."""
         self.engine_first_chunk_s: float | None = None
         """Seconds from the engine's start to its first chunk."""
         self.n_samples = 0
@@ -80,11 +93,26 @@ class Utterance:
         self._shaping = self._new_shaping()
         self._caught_up = asyncio.Event()
         self._retried = False
+        self._silence: OutputError | InvalidRequest | None = None
         self._slot: Slot | None = None
         self._synthesis: Synthesis | None = None
         self.task = asyncio.ensure_future(self._run())
         # Not a `finally` of `_run`: a task that is cancelled before its first turn never runs.
         self.task.add_done_callback(self._finish)
+
+    def report(self) -> Report:
+        """How it went, once it has ended."""
+        outcome, cause = outcome_of(self.error, self.finish_reason)
+        made = self.n_samples + self._unread
+        return Report(
+            outcome=outcome,
+            cause=cause,
+            queued_s=self.queued_s,
+            first_audio_s=self.first_audio_s,
+            speaking_s=max(0.0, self._time.now() - self._admitted - self.queued_s),
+            audio_s=made / self.request.sample_rate,
+            n_frames=self.n_frames,
+        )
 
     # For the edges ----------------------------------------------------------------------------
 
@@ -156,7 +184,7 @@ class Utterance:
         self._give_slot_up()
         self._emit(await asyncio.to_thread(self._shaping.finish))
         if not self._shaping.audible:
-            raise OutputError(
+            raise self._silence or OutputError(
                 "The engine finished without audible audio for this text. "
                 "Try another text, voice or seed."
             )
@@ -193,7 +221,9 @@ class Utterance:
                 self._shaping = self._new_shaping()
             attempt = await self._attempt(fragment, pause_s)
         if attempt.error is not None:
-            raise attempt.error
+            # Passed over in a longer text; what is to blame if nothing at all is heard.
+            self._silence = attempt.error
+            return
         self._emit(await asyncio.to_thread(attempt.shaped.release))
         self._account(attempt)
 
@@ -221,6 +251,10 @@ class Utterance:
         try:
             await self._listen(synthesis)
         except OutputError as error:
+            return _Attempt(shaped, None, error, over_budget=False)
+        except InvalidRequest as error:
+            if error.param != "input":
+                raise
             return _Attempt(shaped, None, error, over_budget=False)
         if shaped.too_long:
             raise self._too_long()
@@ -296,7 +330,7 @@ class Utterance:
         self.finish_reason = "length" if attempt.shaped.enough else result.finish_reason
         self.n_frames += result.n_frames
         self.n_text_tokens += result.n_text_tokens
-        self.skipped_text += result.skipped_text
+        self.skipped_text = f"{self.skipped_text} {result.skipped_text}".strip()
 
     def _emit(self, block: Block) -> None:
         if not block.size:
@@ -304,6 +338,8 @@ class Utterance:
         made = (self.n_samples + self._unread + len(block)) * 2
         if made > self._service.limits.max_output_bytes:
             raise self._too_long()
+        if self.first_audio_s is None:
+            self.first_audio_s = self._time.now() - self._admitted
         self._unread += len(block)
         self._queue.put_nowait(block)
 

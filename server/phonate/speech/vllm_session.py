@@ -64,6 +64,24 @@ class VllmConfig(Config):
 
 
 @dataclass
+class _Utterance:
+    """A config may come while earlier utterances are still spoken as they were asked for."""
+
+    config: VllmConfig
+    text: str = ""
+    """The whole of it, with granularity none."""
+
+    @property
+    def whole(self) -> bool:
+        """It is one unit."""
+        return self.config.split_granularity in (None, "none")
+
+    @property
+    def format(self) -> str:
+        return "pcm" if self.config.stream_audio else (self.config.response_format or "wav")
+
+
+@dataclass
 class _Unit:
     """What is between audio.start and audio.done."""
 
@@ -80,10 +98,10 @@ class VllmSession:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._config = self._wanted = VllmConfig()
+        self._asked: deque[_Utterance] = deque()
+        """What is still to be spoken, oldest first."""
         self._deferred: deque[str] = deque()
         self._out: deque[Event | bytes] = deque()
-        self._asked: deque[str] = deque()
-        """Text of the utterances that are to be spoken, oldest first, where granularity is none."""
         self._buffer: list[str] = []
         self._buffered_bytes = 0
         self._open = False
@@ -186,8 +204,9 @@ class VllmSession:
         self._begin(now)
         self._session.handle({"type": "text", "text": text}, now)
 
-    def _begin(self, now: float) -> None:
+    def _begin(self, now: float, text: str = "") -> None:
         if not self._open:
+            self._asked.append(_Utterance(self._config, text))
             self._segment += 1
             self._session.handle({"type": "segment_start", "segment_id": self._segment}, now)
             self._open = True
@@ -196,9 +215,9 @@ class VllmSession:
         if self._whole:
             text = "".join(self._buffer)
             self._buffer.clear()
-            self._asked.append(text)
+            self._buffered_bytes = 0
             self._open = False
-            self._begin(now)
+            self._begin(now, text)
             self._session.handle({"type": "text", "text": text}, now)
         self._begin(now)
         self._session.handle({"type": "flush", "segment_id": self._segment}, now)
@@ -212,8 +231,8 @@ class VllmSession:
 
     @property
     def _whole(self) -> bool:
-        """An utterance is one unit."""
-        return self._config.split_granularity in (None, "none")
+        """The utterance that is being written is kept until its input.done."""
+        return _Utterance(self._config).whole
 
     # Out --------------------------------------------------------------------------------------
 
@@ -246,8 +265,8 @@ class VllmSession:
             self._on_fragment(event["text"])
         elif kind == "warning" and self._unit is not None:
             self._on_warning(self._unit, event["message"])
-        elif kind == "fragment_done" and not self._whole:
-            self._finish_unit()
+        elif kind == "fragment_done" and not self._asked[0].whole:
+            self._finish_unit(self._asked[0])
         elif kind == "segment_done":
             self._on_segment_done(event["skipped"])
         elif kind == "error":
@@ -256,10 +275,9 @@ class VllmSession:
     def _on_fragment(self, text: str) -> None:
         if self._unit is not None:
             return
-        if self._whole and self._asked:
-            text = self._asked[0]
-        self._unit = _Unit(text)
-        if not self._config.stream_audio:
+        utterance = self._asked[0]
+        self._unit = _Unit(utterance.text if utterance.whole else text)
+        if not utterance.config.stream_audio:
             self._start(self._unit)
 
     def _on_pcm(self, pcm: bytes) -> None:
@@ -267,7 +285,7 @@ class VllmSession:
         if unit is None:
             return
         self._start(unit)
-        if self._config.stream_audio:
+        if self._asked[0].config.stream_audio:
             unit.n_bytes += len(pcm)
             self._out.append(pcm)
             return
@@ -292,10 +310,10 @@ class VllmSession:
         self._out.append(error)
 
     def _on_segment_done(self, skipped: bool) -> None:
-        if self._whole:
-            self._finish_unit()
-            if self._asked:
-                self._asked.popleft()
+        utterance = self._asked[0]
+        if utterance.whole or skipped:
+            self._finish_unit(utterance)
+        self._asked.popleft()
         if skipped:
             return
         self._out.append(
@@ -318,13 +336,13 @@ class VllmSession:
                 "utterance_index": self._utterance,
                 "sentence_index": self._sentence,
                 "sentence_text": unit.text,
-                "format": self._format,
+                "format": self._asked[0].format,
                 "sample_rate": SAMPLE_RATE,
                 "channels": 1,
             }
         )
 
-    def _finish_unit(self) -> None:
+    def _finish_unit(self, utterance: _Utterance) -> None:
         unit, self._unit = self._unit, None
         if unit is None:
             return
@@ -332,7 +350,7 @@ class VllmSession:
         pcm = b"".join(self._sound)
         self._sound.clear()
         if pcm:
-            sound = pcm if self._format == "pcm" else wav.header(SAMPLE_RATE, len(pcm)) + pcm
+            sound = pcm if utterance.format == "pcm" else wav.header(SAMPLE_RATE, len(pcm)) + pcm
             unit.n_bytes = len(sound)
             self._out.append(sound)
         self._out.append(
@@ -345,10 +363,6 @@ class VllmSession:
             }
         )
         self._sentence += 1
-
-    @property
-    def _format(self) -> str:
-        return "pcm" if self._config.stream_audio else (self._config.response_format or "wav")
 
     # Handed through ---------------------------------------------------------------------------
 

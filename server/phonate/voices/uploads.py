@@ -36,13 +36,21 @@ _MAX_BASE64_CHARS = MAX_BYTES * 4 // 3 + 4096
 """10 MiB encoded, with room for line breaks and a data: prefix."""
 
 
-def draft_from_fields(fields: Fields, *, kind: VoiceKind = "registered") -> Draft:
+def draft_from_fields(
+    fields: Fields,
+    *,
+    kind: VoiceKind = "registered",
+    resolve_language: Callable[[str], str | None] | None = None,
+) -> Draft:
     """Raises InvalidRequest, TooLarge, UnsupportedMedia, each naming its field. CPU-bound: decoding
-    30 s takes some 100 ms."""
+    30 s takes some 100 ms. `resolve_language`: any name of a language to its canonical one."""
     given = {key: value for key, value in fields.items() if not _is_absent(value)}
+    language = given.get("language")
+    if resolve_language is not None and isinstance(language, str):
+        language = resolve_language(language)
     details = Details.clean(
         name=given.get("name"),
-        language=given.get("language"),
+        language=language,
         description=given.get("description", given.get("speaker_description")),
         ref_text=given.get("ref_text"),
         consent=given.get("consent"),

@@ -1,0 +1,175 @@
+// The hot loops, one table of functions per instruction set.
+//
+// kernels_scalar.cpp is the definition: short, obvious, and the oracle of the others in
+// tests/kernels_test.cpp. Two rules make the engine reproducible:
+//   - the order in which one output is summed depends on the shape of that output alone, never on
+//     how many rows, outputs or threads were computed with it: streamed == buffered and
+//     1 thread == N threads, bit for bit (on one instruction set);
+//   - no kernel reads or writes outside the ranges its comment names, whatever the alignment.
+//
+// Names: x inputs, w packed weights, y outputs; "row" is a time step or a token, channels are
+// contiguous ("channels last": x [T, C]). Strides are in elements.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace qt {
+
+// Floating-point weights are packed in panels of 16 outputs: [ceil(n/16)][k][16]; outputs beyond
+// n are zero. (quant.h packs.)
+inline constexpr int kPanel = 16;
+
+// int8 weights: groups of 8 outputs, k in super-blocks of 128 (4 blocks of 32 with one scale
+// each), so that one group is one stream of whole cache lines:
+//   [ceil(n/8)][ceil(k/128)] { uint16 half scale[4][8]; int8 q[4][8][8][4]; }  (1088 bytes)
+//                                     block, output          block, k/4, output, k%4
+inline constexpr int kQ8Rows = 8;
+inline constexpr int kQ8Super = 128;
+inline constexpr int kQ8SuperBytes = 64 + 1024;
+
+// int8 weights that meet float inputs (exact for Q8_0 and Q4_0): panels of 16 outputs, k in blocks
+// of 32 with one scale each:
+//   [ceil(n/16)][ceil(k/32)] { uint16 half scale[16]; int8 q[32][16]; }  (544 bytes)
+inline constexpr int kW8Block = 32;
+inline constexpr int kW8BlockBytes = 2 * kPanel + kW8Block * kPanel;
+
+enum class WeightType : uint8_t { f32, f16, bf16, w8, q8 };
+
+enum class Act : uint8_t {
+    none,
+    relu,   // max(v, 0)
+    silu,   // v / (1 + exp(-v))
+    gelu,   // 0.5 v (1 + erf(v / sqrt 2))
+    elu,    // v > 0 ? v : exp(v) - 1
+    tanh,
+    sigmoid,
+    snake,  // v + b * sin(a*v)^2, per channel: a = exp(alpha), b = 1/(exp(beta)+1e-9)
+};
+
+// Implicit GEMM for linears, convolutions and transposed convolutions, channels last.
+//   acc[r][o] = sum over tap j, channel c of x[r*x_row + j*x_tap + c] * w[j*c_in + c][o]
+//   v = (acc + bias[o]) * scale[o] + residual[r*residual_row + o]
+//   y[r*y_row + o] = v;   z[r*z_row + o] = act(v)
+// for r < rows, o < n. bias, scale, residual, y, z may be null. y may equal residual, and z may
+// equal y (then only act(v) remains). Sums run over k = j*c_in + c upwards, one term at a time.
+//   Linear              taps 1, c_in = k, x_row = k
+//   Conv k, dilation d  taps k, x_tap = d*c_in, x_row = stride*c_in, x begins (k-1)*d rows early
+//   Transposed, k = 2s  taps 2 over x[t-1], x[t]; n = s*c_out, so a row of y is s output rows
+struct GemmArgs {
+    const float* x = nullptr;
+    ptrdiff_t x_row = 0;
+    ptrdiff_t x_tap = 0;
+    int taps = 1;
+    int c_in = 0;
+    const void* w = nullptr;  // the panel of output 0 of this call
+    int rows = 0;
+    int n = 0;
+    const float* bias = nullptr;   // [n]
+    const float* scale = nullptr;  // [n]
+    const float* residual = nullptr;
+    ptrdiff_t residual_row = 0;
+    float* y = nullptr;
+    ptrdiff_t y_row = 0;
+    Act act = Act::none;
+    const float* act_a = nullptr;  // [n], snake only
+    const float* act_b = nullptr;  // [n], snake only
+    float* z = nullptr;
+    ptrdiff_t z_row = 0;
+};
+
+// y[r][o] = residual[r][o] + sum over blocks b of (sum of x[r][32b+i] * q[o][32b+i]) * (xs[r][b] * scale[o][b])
+// The inner sum is exact in int32. x as written by quantize_q8.
+struct GemmQ8Args {
+    const int8_t* x = nullptr;  // [rows][q8_row_bytes(k)]
+    ptrdiff_t x_row = 0;
+    const float* xs = nullptr;  // [rows][q8_blocks(k)]
+    ptrdiff_t xs_row = 0;
+    const uint8_t* w = nullptr;  // the group of output 0 of this call
+    int k = 0;
+    int rows = 0;
+    int n = 0;
+    const float* bias = nullptr;  // [n]
+    const float* residual = nullptr;
+    ptrdiff_t residual_row = 0;
+    float* y = nullptr;
+    ptrdiff_t y_row = 0;
+};
+
+static inline int q8_supers(int k) { return (k + kQ8Super - 1) / kQ8Super; }
+static inline int q8_blocks(int k) { return q8_supers(k) * 4; }
+// The values, then their magnitudes (what an unsigned x signed multiplication needs).
+static inline int q8_row_bytes(int k) { return q8_supers(k) * kQ8Super * 2; }
+
+// One query head over n cached positions: scores = scale * q . k_i; out = softmax(scores) @ V.
+struct AttnArgs {
+    const float* q = nullptr;  // [d]
+    const void* k = nullptr;   // position i at k + i*kv_row; float or half
+    const void* v = nullptr;
+    ptrdiff_t kv_row = 0;
+    int n = 0;
+    int d = 0;
+    float scale = 0;
+    float* scores = nullptr;  // scratch [n]
+    float* out = nullptr;     // [d]
+};
+
+// y[r][c] = bias[c] + sum over taps j of w[j][c] * x[r*x_row + j*x_row + c]: a depthwise
+// convolution of stride and dilation 1; w is [taps][channels].
+struct DepthwiseArgs {
+    const float* x = nullptr;
+    ptrdiff_t x_row = 0;
+    int taps = 0;
+    int channels = 0;
+    const float* w = nullptr;
+    const float* bias = nullptr;
+    int rows = 0;
+    float* y = nullptr;
+    ptrdiff_t y_row = 0;
+};
+
+struct Kernels {
+    const char* name;
+
+    void (*gemm_f32)(const GemmArgs&);
+    void (*gemm_f16)(const GemmArgs&);
+    void (*gemm_bf16)(const GemmArgs&);
+    void (*gemm_w8)(const GemmArgs&);
+    void (*gemm_q8)(const GemmQ8Args&);
+
+    // One row of k floats -> q [q8_row_bytes(k)], scales [q8_blocks(k)]; the tail is zero.
+    // scale = max|x| / 127 per 32; q = round to nearest even (x / scale), within -127..127.
+    void (*quantize_q8)(const float* x, int k, int8_t* q, float* scales);
+
+    void (*attention_f32)(const AttnArgs&);
+    void (*attention_f16)(const AttnArgs&);
+
+    void (*depthwise)(const DepthwiseArgs&);
+
+    // y = w * x / sqrt(mean(x^2) + eps); y may be x.
+    void (*rms_norm)(const float* x, const float* w, float eps, int n, float* y);
+    // y = (x - mean) / sqrt(var + eps) * w + b; y may be x.
+    void (*layer_norm)(const float* x, const float* w, const float* b, float eps, int n, float* y);
+    // y[i] = act(x[i]); a and b are [n], read by snake only; y may be x.
+    void (*activate)(Act act, const float* x, const float* a, const float* b, int n, float* y);
+    // y = silu(gate) * up; y may be either.
+    void (*swiglu)(const float* gate, const float* up, int n, float* y);
+    // NEOX rotation of one head in place: half = d/2, cos and sin [half].
+    void (*rope)(float* x, const float* cos, const float* sin, int half);
+    // x = softmax(x) in place.
+    void (*softmax)(float* x, int n);
+    // y += x
+    void (*add)(const float* x, int n, float* y);
+    float (*dot)(const float* a, const float* b, int n);
+    void (*float_to_half_row)(const float* x, int n, uint16_t* y);
+};
+
+// The best table this machine runs. QT_ISA=scalar|avx2 in the environment asks for another one
+// (tests compare them); one that the machine cannot run is ignored.
+const Kernels& kernels();
+
+const Kernels& scalar_kernels();
+// Null where this build or this machine has none.
+const Kernels* avx2_kernels();
+
+}  // namespace qt

@@ -1,0 +1,269 @@
+// The obvious version of every kernel: what the fast ones must compute.
+
+#include <cmath>
+
+#include "half.h"
+#include "kernels.h"
+
+namespace qt {
+namespace {
+
+float act_value(Act act, float v, float a, float b) {
+    switch (act) {
+        case Act::none:
+            return v;
+        case Act::relu:
+            return v > 0 ? v : 0;
+        case Act::silu:
+            return v / (1 + std::exp(-v));
+        case Act::gelu:
+            return 0.5F * v * (1 + std::erf(v * 0.70710678118654752F));
+        case Act::elu:
+            return v > 0 ? v : std::expm1(v);
+        case Act::tanh:
+            return std::tanh(v);
+        case Act::sigmoid:
+            return 1 / (1 + std::exp(-v));
+        case Act::snake: {
+            const float s = std::sin(a * v);
+            return v + b * (s * s);
+        }
+    }
+    return v;
+}
+
+void activate(Act act, const float* x, const float* a, const float* b, int n, float* y) {
+    const bool snake = act == Act::snake;
+    for (int i = 0; i < n; ++i) y[i] = act_value(act, x[i], snake ? a[i] : 0, snake ? b[i] : 0);
+}
+
+struct F16 {
+    uint16_t bits;
+};
+struct Bf16 {
+    uint16_t bits;
+};
+
+// Each type: the bytes of a panel of k x 16 weights, and the weight of (k, output) in it.
+struct F32Panel {
+    static ptrdiff_t bytes(int k) { return ptrdiff_t{k} * kPanel * 4; }
+    static float at(const uint8_t* panel, int k, int o) {
+        return reinterpret_cast<const float*>(panel)[k * kPanel + o];
+    }
+};
+struct F16Panel {
+    static ptrdiff_t bytes(int k) { return ptrdiff_t{k} * kPanel * 2; }
+    static float at(const uint8_t* panel, int k, int o) {
+        return half_to_float(reinterpret_cast<const uint16_t*>(panel)[k * kPanel + o]);
+    }
+};
+struct Bf16Panel {
+    static ptrdiff_t bytes(int k) { return ptrdiff_t{k} * kPanel * 2; }
+    static float at(const uint8_t* panel, int k, int o) {
+        return bf16_to_float(reinterpret_cast<const uint16_t*>(panel)[k * kPanel + o]);
+    }
+};
+struct W8Panel {
+    static ptrdiff_t bytes(int k) { return ptrdiff_t{(k + kW8Block - 1) / kW8Block} * kW8BlockBytes; }
+    static float at(const uint8_t* panel, int k, int o) {
+        const uint8_t* block = panel + ptrdiff_t{k / kW8Block} * kW8BlockBytes;
+        uint16_t half;
+        __builtin_memcpy(&half, block + o * 2, 2);
+        const auto* q = reinterpret_cast<const int8_t*>(block + kPanel * 2);
+        return static_cast<float>(q[k % kW8Block * kPanel + o]) * half_to_float(half);
+    }
+};
+
+// acc[16] of one row and one panel: the order of summation is k upwards.
+template <typename W>
+void panel_sums(const GemmArgs& g, const float* x, const uint8_t* panel, float* acc) {
+    for (int o = 0; o < kPanel; ++o) acc[o] = 0;
+    for (int j = 0; j < g.taps; ++j) {
+        const float* xj = x + j * g.x_tap;
+        for (int c = 0; c < g.c_in; ++c)
+            for (int o = 0; o < kPanel; ++o) acc[o] += xj[c] * W::at(panel, j * g.c_in + c, o);
+    }
+}
+
+template <typename W>
+void gemm(const GemmArgs& g) {
+    for (int o0 = 0; o0 < g.n; o0 += kPanel) {
+        const uint8_t* w = static_cast<const uint8_t*>(g.w) + o0 / kPanel * W::bytes(g.taps * g.c_in);
+        const int width = g.n - o0 < kPanel ? g.n - o0 : kPanel;
+        for (int r = 0; r < g.rows; ++r) {
+            float v[kPanel];
+            panel_sums<W>(g, g.x + r * g.x_row, w, v);
+            for (int o = 0; o < width; ++o) {
+                if (g.bias) v[o] += g.bias[o0 + o];
+                if (g.scale) v[o] *= g.scale[o0 + o];
+                if (g.residual) v[o] += g.residual[r * g.residual_row + o0 + o];
+            }
+            if (g.y)
+                for (int o = 0; o < width; ++o) g.y[r * g.y_row + o0 + o] = v[o];
+            if (g.z)
+                activate(g.act, v, g.act_a ? g.act_a + o0 : nullptr,
+                         g.act_b ? g.act_b + o0 : nullptr, width, g.z + r * g.z_row + o0);
+        }
+    }
+}
+
+void gemm_q8(const GemmQ8Args& g) {
+    const int supers = q8_supers(g.k);
+    for (int o0 = 0; o0 < g.n; o0 += kQ8Rows) {
+        const uint8_t* group = g.w + static_cast<ptrdiff_t>(o0 / kQ8Rows) * supers * kQ8SuperBytes;
+        const int width = g.n - o0 < kQ8Rows ? g.n - o0 : kQ8Rows;
+        for (int r = 0; r < g.rows; ++r) {
+            const int8_t* x = g.x + r * g.x_row;
+            const float* xs = g.xs + r * g.xs_row;
+            for (int o = 0; o < width; ++o) {
+                float acc = 0;
+                for (int b = 0; b < supers * 4; ++b) {
+                    const uint8_t* super = group + static_cast<ptrdiff_t>(b / 4) * kQ8SuperBytes;
+                    uint16_t half;
+                    __builtin_memcpy(&half, super + (b % 4 * kQ8Rows + o) * 2, 2);
+                    const auto* q = reinterpret_cast<const int8_t*>(super + 64 + b % 4 * 256);
+                    int32_t sum = 0;
+                    for (int i = 0; i < 32; ++i)
+                        sum += x[b * 32 + i] * q[i / 4 * 32 + o * 4 + i % 4];
+                    acc += static_cast<float>(sum) * (half_to_float(half) * xs[b]);
+                }
+                if (g.bias) acc += g.bias[o0 + o];
+                if (g.residual) acc += g.residual[r * g.residual_row + o0 + o];
+                g.y[r * g.y_row + o0 + o] = acc;
+            }
+        }
+    }
+}
+
+void quantize_q8(const float* x, int k, int8_t* q, float* scales) {
+    const int padded = q8_supers(k) * kQ8Super;
+    for (int b = 0; b < padded / 32; ++b) {
+        float largest = 0;
+        for (int i = b * 32; i < k && i < b * 32 + 32; ++i)
+            if (std::fabs(x[i]) > largest) largest = std::fabs(x[i]);
+        const float scale = largest / 127;
+        const float inverse = largest > 0 ? 127 / largest : 0;
+        scales[b] = scale;
+        for (int i = b * 32; i < b * 32 + 32; ++i) {
+            const float v = i < k ? std::nearbyint(x[i] * inverse) : 0;
+            const int value = v > 127 ? 127 : v > -127 ? static_cast<int>(v) : -127;
+            q[i] = static_cast<int8_t>(value);
+            q[padded + i] = static_cast<int8_t>(value < 0 ? -value : value);
+        }
+    }
+}
+
+void softmax(float* x, int n) {
+    float largest = x[0];
+    for (int i = 1; i < n; ++i)
+        if (x[i] > largest) largest = x[i];
+    float sum = 0;
+    for (int i = 0; i < n; ++i) {
+        x[i] = std::exp(x[i] - largest);
+        sum += x[i];
+    }
+    const float inverse = 1 / sum;
+    for (int i = 0; i < n; ++i) x[i] *= inverse;
+}
+
+float kv_value(float v) { return v; }
+float kv_value(F16 v) { return half_to_float(v.bits); }
+
+template <typename T>
+void attention(const AttnArgs& a) {
+    const T* k = static_cast<const T*>(a.k);
+    const T* v = static_cast<const T*>(a.v);
+    for (int i = 0; i < a.n; ++i) {
+        float sum = 0;
+        for (int c = 0; c < a.d; ++c) sum += a.q[c] * kv_value(k[i * a.kv_row + c]);
+        a.scores[i] = sum * a.scale;
+    }
+    softmax(a.scores, a.n);
+    for (int c = 0; c < a.d; ++c) a.out[c] = 0;
+    for (int i = 0; i < a.n; ++i)
+        for (int c = 0; c < a.d; ++c) a.out[c] += a.scores[i] * kv_value(v[i * a.kv_row + c]);
+}
+
+void depthwise(const DepthwiseArgs& d) {
+    for (int r = 0; r < d.rows; ++r) {
+        float* y = d.y + r * d.y_row;
+        for (int c = 0; c < d.channels; ++c) y[c] = d.bias ? d.bias[c] : 0;
+        for (int j = 0; j < d.taps; ++j) {
+            const float* x = d.x + (r + j) * d.x_row;
+            const float* w = d.w + static_cast<ptrdiff_t>(j) * d.channels;
+            for (int c = 0; c < d.channels; ++c) y[c] += x[c] * w[c];
+        }
+    }
+}
+
+void rms_norm(const float* x, const float* w, float eps, int n, float* y) {
+    float sum = 0;
+    for (int i = 0; i < n; ++i) sum += x[i] * x[i];
+    const float inverse = 1 / std::sqrt(sum / static_cast<float>(n) + eps);
+    for (int i = 0; i < n; ++i) y[i] = w[i] * (x[i] * inverse);
+}
+
+void layer_norm(const float* x, const float* w, const float* b, float eps, int n, float* y) {
+    float sum = 0;
+    for (int i = 0; i < n; ++i) sum += x[i];
+    const float mean = sum / static_cast<float>(n);
+    float squares = 0;
+    for (int i = 0; i < n; ++i) squares += (x[i] - mean) * (x[i] - mean);
+    const float inverse = 1 / std::sqrt(squares / static_cast<float>(n) + eps);
+    for (int i = 0; i < n; ++i) y[i] = (x[i] - mean) * inverse * w[i] + b[i];
+}
+
+void swiglu(const float* gate, const float* up, int n, float* y) {
+    for (int i = 0; i < n; ++i) y[i] = act_value(Act::silu, gate[i], 0, 0) * up[i];
+}
+
+void rope(float* x, const float* cos, const float* sin, int half) {
+    for (int i = 0; i < half; ++i) {
+        const float low = x[i];
+        const float high = x[i + half];
+        x[i] = low * cos[i] - high * sin[i];
+        x[i + half] = high * cos[i] + low * sin[i];
+    }
+}
+
+void add(const float* x, int n, float* y) {
+    for (int i = 0; i < n; ++i) y[i] += x[i];
+}
+
+float dot(const float* a, const float* b, int n) {
+    float sum = 0;
+    for (int i = 0; i < n; ++i) sum += a[i] * b[i];
+    return sum;
+}
+
+void float_to_half_row(const float* x, int n, uint16_t* y) {
+    for (int i = 0; i < n; ++i) y[i] = float_to_half(x[i]);
+}
+
+constexpr Kernels kScalar = {
+    .name = "scalar",
+    .gemm_f32 = gemm<F32Panel>,
+    .gemm_f16 = gemm<F16Panel>,
+    .gemm_bf16 = gemm<Bf16Panel>,
+    .gemm_w8 = gemm<W8Panel>,
+    .gemm_q8 = gemm_q8,
+    .quantize_q8 = quantize_q8,
+    .attention_f32 = attention<float>,
+    .attention_f16 = attention<F16>,
+    .depthwise = depthwise,
+    .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
+    .activate = activate,
+    .swiglu = swiglu,
+    .rope = rope,
+    .softmax = softmax,
+    .add = add,
+    .dot = dot,
+    .float_to_half_row = float_to_half_row,
+};
+
+}  // namespace
+
+const Kernels& scalar_kernels() { return kScalar; }
+
+}  // namespace qt

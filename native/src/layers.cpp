@@ -1,0 +1,207 @@
+#include "layers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace qt {
+namespace {
+
+// A piece should cost far more than claiming it (about 0.1 us) and still leave enough pieces for
+// every core: 20 to 100 us of work.
+constexpr int64_t kPieceMacs = 1 << 20;
+constexpr int64_t kPieceBytes = 128 << 10;
+// Rows of x in one piece: with more, x falls out of the L2 cache before the next panel reads it.
+constexpr int64_t kPieceRowBytes = 192 << 10;
+constexpr int kTileRows = 6;  // of the gemm kernels
+
+int divide_up(int64_t a, int64_t b) {
+    return static_cast<int>((a + b - 1) / b);
+}
+
+bool is_block_q8(TensorType type) {
+    return type == TensorType::q8_0 || type == TensorType::q4_0;
+}
+
+// The packed type that holds a tensor's values exactly in the fewest bytes.
+WeightType exact_type(const Tensor& tensor) {
+    if (tensor.type == TensorType::f16) return WeightType::f16;
+    if (tensor.type == TensorType::bf16) return WeightType::bf16;
+    return is_block_q8(tensor.type) ? WeightType::w8 : WeightType::f32;
+}
+
+// f(the tensor, or an f32 copy of it)
+template <typename F>
+Packed with_width(const Tensor& tensor, Width width, const F& f) {
+    if (width == Width::kept || tensor.type == TensorType::f32) return f(tensor);
+    const std::vector<float> floats = to_floats(tensor);
+    Tensor wide = tensor;
+    wide.type = TensorType::f32;
+    wide.data = reinterpret_cast<const uint8_t*>(floats.data());
+    wide.bytes = floats.size() * sizeof(float);
+    return f(wide);
+}
+
+// Block b (32 weights) of row `row` of a Q8_0 or Q4_0 tensor.
+void read_block(const Tensor& tensor, int64_t row, int b, uint16_t* scale, int8_t* q) {
+    const uint8_t* at = tensor.data + static_cast<size_t>(row) * tensor.row_bytes() +
+                        static_cast<size_t>(b) * static_cast<size_t>(block_bytes(tensor.type));
+    std::memcpy(scale, at, sizeof *scale);
+    at += sizeof *scale;
+    if (tensor.type == TensorType::q8_0) {
+        std::memcpy(q, at, kW8Block);
+        return;
+    }
+    for (int i = 0; i < kW8Block / 2; ++i) {
+        q[i] = static_cast<int8_t>((at[i] & 15) - 8);
+        q[i + kW8Block / 2] = static_cast<int8_t>((at[i] >> 4) - 8);
+    }
+}
+
+Packed pack_w8(Pool& pool, const std::vector<RowRef>& rows, int k) {
+    Packed p;
+    p.type = WeightType::w8;
+    p.n = static_cast<int>(rows.size());
+    p.k = k;
+    const int units = divide_up(p.n, kPanel);
+    p.data = Block(static_cast<size_t>(units) * p.unit_bytes());
+    pool.parallel_for(units, [&](int u, int) {
+        uint8_t* panel = p.data.as<uint8_t>() + static_cast<size_t>(u) * p.unit_bytes();
+        for (int o = 0; o < kPanel && u * kPanel + o < p.n; ++o) {
+            const RowRef& ref = rows[static_cast<size_t>(u * kPanel + o)];
+            for (int b = 0; b < k / kW8Block; ++b) {
+                uint8_t* block = panel + static_cast<ptrdiff_t>(b) * kW8BlockBytes;
+                uint16_t scale = 0;
+                int8_t q[kW8Block];
+                read_block(*ref.tensor, ref.row, b, &scale, q);
+                std::memcpy(block + o * 2, &scale, sizeof scale);
+                for (int i = 0; i < kW8Block; ++i)
+                    block[2 * kPanel + i * kPanel + o] = static_cast<uint8_t>(q[i]);
+            }
+        }
+    });
+    return p;
+}
+
+}  // namespace
+
+void run_part(const Kernels& kernels, const Layer& layer, const LayerIo& io, int r0, int r1, int o0,
+              int o1) {
+    const ptrdiff_t n = layer.n();
+    const ptrdiff_t out = r0 * n + o0;
+    GemmArgs g;
+    g.x_row = static_cast<ptrdiff_t>(layer.stride) * layer.c_in;
+    g.x_tap = static_cast<ptrdiff_t>(layer.dilation) * layer.c_in;
+    g.x = io.x + r0 * g.x_row;
+    // Taps that lie side by side are one long row: the same sums in the same order.
+    const bool side_by_side = layer.dilation == 1;
+    g.taps = side_by_side ? 1 : layer.taps;
+    g.c_in = side_by_side ? layer.taps * layer.c_in : layer.c_in;
+    g.w = layer.w.at(o0);
+    g.rows = r1 - r0;
+    g.n = o1 - o0;
+    g.bias = layer.bias.empty() ? nullptr : layer.bias.data() + o0;
+    g.scale = layer.scale.empty() ? nullptr : layer.scale.data() + o0;
+    g.residual = io.residual ? io.residual + out : nullptr;
+    g.y = io.y ? io.y + out : nullptr;
+    g.z = io.z ? io.z + out : nullptr;
+    g.residual_row = g.y_row = g.z_row = n;
+    g.act = layer.act;
+    g.act_a = layer.act_a.empty() ? nullptr : layer.act_a.data() + o0;
+    g.act_b = layer.act_b.empty() ? nullptr : layer.act_b.data() + o0;
+    gemm_of(kernels, layer.w.type)(g);
+}
+
+void run(Pool& pool, const Kernels& kernels, const Layer& layer, const LayerIo& io) {
+    const int units = divide_up(layer.n(), layer.w.unit());
+    const int64_t k = layer.w.k;
+    const int64_t row_bytes = static_cast<int64_t>(layer.stride) * layer.c_in * 4;
+    const int row_block =
+        static_cast<int>(std::clamp<int64_t>(kPieceRowBytes / row_bytes / kTileRows * kTileRows,
+                                             8 * kTileRows, std::max(io.rows, 8 * kTileRows)));
+    const int row_pieces = std::max(1, io.rows / row_block);  // the last one takes the rest
+    const int64_t unit_macs = k * layer.w.unit() * std::min(io.rows, row_block);
+    const auto unit_bytes = static_cast<int64_t>(layer.w.unit_bytes());
+    const int per_piece = std::clamp(
+        std::max(divide_up(kPieceMacs, unit_macs), divide_up(kPieceBytes, unit_bytes)), 1, units);
+    const int unit_pieces = divide_up(units, per_piece);
+    pool.parallel_for(row_pieces * unit_pieces, [&](int piece, int) {
+        const int r = piece % row_pieces;
+        const int u = piece / row_pieces * per_piece;
+        run_part(kernels, layer, io, r * row_block,
+                 r + 1 == row_pieces ? io.rows : (r + 1) * row_block, u * layer.w.unit(),
+                 std::min(layer.n(), (u + per_piece) * layer.w.unit()));
+    });
+}
+
+std::vector<float> load_vector(const Gguf& file, const std::string& name, int n) {
+    return to_floats(file.tensor(name, {n}));
+}
+
+Layer load_linears(Pool& pool, const Gguf& file, const std::vector<std::string>& names,
+                   const std::vector<int>& n, int k) {
+    std::vector<RowRef> rows;
+    for (size_t i = 0; i < names.size(); ++i) {
+        const Tensor& t = file.tensor(names[i] + ".weight", {n[i], k});
+        for (int r = 0; r < n[i]; ++r) rows.push_back({&t, r});
+    }
+    WeightType type = exact_type(*rows.front().tensor);
+    for (const RowRef& r : rows)
+        if (exact_type(*r.tensor) != type) type = WeightType::f32;
+    Layer layer;
+    layer.c_in = k;
+    if (type == WeightType::w8) {
+        layer.w = pack_w8(pool, rows, k);
+        return layer;
+    }
+    layer.w = pack_filled(pool, type, static_cast<int>(rows.size()), k, [&](int o, float* row) {
+        const RowRef& ref = rows[static_cast<size_t>(o)];
+        const Tensor& t = *ref.tensor;
+        dequantize(t.type, t.data + static_cast<size_t>(ref.row) * t.row_bytes(), k, row);
+    });
+    return layer;
+}
+
+Layer load_linear(Pool& pool, const Gguf& file, const std::string& name, int n, int k, bool bias) {
+    Layer layer = load_linears(pool, file, {name}, {n}, k);
+    if (bias) layer.bias = load_vector(file, name + ".bias", n);
+    return layer;
+}
+
+Layer load_conv(Pool& pool, const Gguf& file, const std::string& name, int c_out, int c_in,
+                int taps, bool bias, Width width) {
+    Layer layer;
+    layer.taps = taps;
+    layer.c_in = c_in;
+    layer.w = with_width(file.tensor(name + ".weight", {c_out, c_in, taps}), width,
+                         [&](const Tensor& t) { return pack_conv(pool, t); });
+    if (bias) layer.bias = load_vector(file, name + ".bias", c_out);
+    return layer;
+}
+
+Layer load_conv_transposed(Pool& pool, const Gguf& file, const std::string& name, int c_out,
+                           int c_in, int taps, int stride, Width width) {
+    Layer layer;
+    layer.taps = taps / stride;
+    layer.c_in = c_in;
+    layer.w =
+        with_width(file.tensor(name + ".weight", {c_in, c_out, taps}), width,
+                   [&](const Tensor& t) { return pack_conv_transposed(pool, t, stride); });
+    const std::vector<float> bias = load_vector(file, name + ".bias", c_out);
+    for (int j = 0; j < stride; ++j) layer.bias.insert(layer.bias.end(), bias.begin(), bias.end());
+    return layer;
+}
+
+void add_snake(const Gguf& file, const std::string& name, int channels, Layer& layer) {
+    const std::vector<float> alpha = load_vector(file, name + ".alpha", channels);
+    const std::vector<float> beta = load_vector(file, name + ".beta", channels);
+    layer.act = Act::snake;
+    layer.act_a.resize(static_cast<size_t>(layer.n()));
+    layer.act_b.resize(static_cast<size_t>(layer.n()));
+    for (size_t i = 0; i < layer.act_a.size(); ++i) {
+        layer.act_a[i] = std::exp(alpha[i % alpha.size()]);
+        layer.act_b[i] = 1.0F / (std::exp(beta[i % beta.size()]) + 1e-9F);
+    }
+}
+
+}  // namespace qt

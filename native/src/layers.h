@@ -1,0 +1,65 @@
+// The layer all codec and encoder networks are made of: a matrix product, convolution or transposed
+// convolution with everything that follows it, cut into pieces for the threads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "gguf.h"
+#include "kernels.h"
+#include "quant.h"
+#include "threads.h"
+
+namespace qt {
+
+// v = (W x + bias) * scale + residual;  y = v;  z = act(v).   Channels last: x [rows, c_in].
+struct Layer {
+    Packed w;
+    int taps = 1;
+    int c_in = 0;
+    int dilation = 1;
+    int stride = 1;            // of a convolution: input rows per output row
+    std::vector<float> bias;   // [n] or empty
+    std::vector<float> scale;  // [n] or empty
+    Act act = Act::none;
+    std::vector<float> act_a, act_b;  // [n], snake only
+
+    int n() const { return w.n; }
+    int history() const { return (taps - 1) * dilation; }  // rows it reads before its own
+};
+
+// What the weights of a convolution become: `kept` in the file's own width, or `wide`, f32, where
+// so many rows meet them that widening them on every use would cost more than their size.
+enum class Width { kept, wide };
+
+struct LayerIo {
+    const float* x = nullptr;  // the earliest row the first output row reads
+    int rows = 0;              // output rows; a transposed convolution's n covers `stride` of them
+    float* y = nullptr;        // [rows, n], or null
+    float* z = nullptr;        // [rows, n], or null
+    const float* residual = nullptr;  // [rows, n], may equal y
+};
+
+// All rows and outputs, in parallel.
+void run(Pool& pool, const Kernels& kernels, const Layer& layer, const LayerIo& io);
+// Rows [r0, r1) and outputs [o0, o1) on this thread; o0 is a multiple of layer.w.unit().
+void run_part(const Kernels& kernels, const Layer& layer, const LayerIo& io, int r0, int r1, int o0,
+              int o1);
+
+// Loaders; the weights keep their exact values. Names are those of the tensors without ".weight"
+// and ".bias"; a shape that does not fit is an Error naming the tensor.
+std::vector<float> load_vector(const Gguf& file, const std::string& name, int n);
+Layer load_linear(Pool& pool, const Gguf& file, const std::string& name, int n, int k, bool bias);
+// Several matrices with the same input, one below the other.
+Layer load_linears(Pool& pool, const Gguf& file, const std::vector<std::string>& names,
+                   const std::vector<int>& n, int k);
+Layer load_conv(Pool& pool, const Gguf& file, const std::string& name, int c_out, int c_in,
+                int taps, bool bias, Width width = Width::kept);
+// taps = stride or 2 * stride; the layer has n = stride * c_out.
+Layer load_conv_transposed(Pool& pool, const Gguf& file, const std::string& name, int c_out,
+                           int c_in, int taps, int stride, Width width = Width::kept);
+// Adds snake's per-channel constants: v + sin(v*exp(alpha))^2 / (exp(beta)+1e-9), repeated over
+// the n of a transposed convolution.
+void add_snake(const Gguf& file, const std::string& name, int channels, Layer& layer);
+
+}  // namespace qt

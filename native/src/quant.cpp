@@ -1,0 +1,213 @@
+#include "quant.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "half.h"
+#include "status.h"
+
+namespace qt {
+namespace {
+
+constexpr int kPackPieceUnits = 8;
+
+bool is_float(TensorType type) {
+    return type == TensorType::f32 || type == TensorType::f16 || type == TensorType::bf16;
+}
+
+WeightType float_weight(TensorType type) {
+    if (type == TensorType::f16) return WeightType::f16;
+    if (type == TensorType::bf16) return WeightType::bf16;
+    return WeightType::f32;
+}
+
+// One row of k weights into column o of a panel [k][16].
+void store_row(WeightType type, const float* row, int k, int o, uint8_t* panel) {
+    if (type == WeightType::f32) {
+        auto* w = reinterpret_cast<float*>(panel);
+        for (int i = 0; i < k; ++i) w[static_cast<ptrdiff_t>(i) * kPanel + o] = row[i];
+        return;
+    }
+    auto* w = reinterpret_cast<uint16_t*>(panel);
+    for (int i = 0; i < k; ++i)
+        w[static_cast<ptrdiff_t>(i) * kPanel + o] =
+            type == WeightType::f16 ? float_to_half(row[i])
+                                    : static_cast<uint16_t>(float_to_bits(row[i]) >> 16);
+}
+
+// 32 weights as int8 and a half scale.
+void quantize_block(const float* w, int8_t* q, uint16_t* scale) {
+    float largest = 0;
+    for (int i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(w[i]));
+    uint16_t half = float_to_half(largest / 127);
+    // Rounded down, the scale would push the largest weight past 127.
+    if (half_to_float(half) * 127 < largest) ++half;
+    const float inverse = half_to_float(half) > 0 ? 1 / half_to_float(half) : 0;
+    for (int i = 0; i < 32; ++i) {
+        const float v = std::nearbyint(w[i] * inverse);
+        q[i] = static_cast<int8_t>(std::clamp(v, -127.0F, 127.0F));
+    }
+    *scale = half;
+}
+
+// Block b of a row, exactly where the type allows it.
+void load_q8_block(const Tensor& t, const uint8_t* row, const float* floats, int b, int8_t* q,
+                   uint16_t* scale) {
+    if (t.type == TensorType::q8_0) {
+        std::memcpy(scale, row + static_cast<ptrdiff_t>(b) * 34, 2);
+        std::memcpy(q, row + static_cast<ptrdiff_t>(b) * 34 + 2, 32);
+        // The kernels negate weights: -128, which no quantiser of this type writes, has no negative.
+        for (int i = 0; i < 32; ++i) q[i] = std::max<int8_t>(q[i], -127);
+    } else if (t.type == TensorType::q4_0) {
+        const uint8_t* block = row + static_cast<ptrdiff_t>(b) * 18;
+        std::memcpy(scale, block, 2);
+        for (int i = 0; i < 16; ++i) {
+            q[i] = static_cast<int8_t>((block[2 + i] & 15) - 8);
+            q[i + 16] = static_cast<int8_t>((block[2 + i] >> 4) - 8);
+        }
+    } else {
+        quantize_block(floats + static_cast<ptrdiff_t>(b) * 32, q, scale);
+    }
+}
+
+// Row `ref` as output o (0..7) of one group.
+void store_q8_row(const RowRef& ref, int k, int o, uint8_t* group, std::vector<float>& floats) {
+    const Tensor& t = *ref.tensor;
+    const uint8_t* row = t.data + static_cast<size_t>(ref.row) * t.row_bytes();
+    if (t.type != TensorType::q8_0 && t.type != TensorType::q4_0) {
+        floats.resize(static_cast<size_t>(k));
+        dequantize(t.type, row, k, floats.data());
+    }
+    for (int b = 0; b < k / 32; ++b) {
+        uint8_t* super = group + static_cast<ptrdiff_t>(b / 4) * kQ8SuperBytes;
+        int8_t q[32];
+        uint16_t scale = 0;
+        load_q8_block(t, row, floats.data(), b, q, &scale);
+        std::memcpy(super + (b % 4 * kQ8Rows + o) * 2, &scale, 2);
+        uint8_t* at = super + 64 + b % 4 * 256 + o * 4;
+        for (int i = 0; i < 8; ++i) std::memcpy(at + i * 32, q + i * 4, 4);
+    }
+}
+
+Packed empty(WeightType type, int n, int k) {
+    Packed p;
+    p.type = type;
+    p.n = n;
+    p.k = k;
+    const auto units = static_cast<size_t>((n + p.unit() - 1) / p.unit());
+    p.data = Block(units * p.unit_bytes());
+    return p;
+}
+
+// one(o, unit, index within unit) for every output, in parallel over units.
+template <typename F>
+void for_each_output(Pool& pool, const Packed& p, const F& one) {
+    const int units = (p.n + p.unit() - 1) / p.unit();
+    const int pieces = (units + kPackPieceUnits - 1) / kPackPieceUnits;
+    pool.parallel_for(pieces, [&](int piece, int) {
+        const int end = std::min(p.n, (piece + 1) * kPackPieceUnits * p.unit());
+        for (int o = piece * kPackPieceUnits * p.unit(); o < end; ++o) {
+            uint8_t* unit = p.data.as<uint8_t>() + static_cast<size_t>(o / p.unit()) * p.unit_bytes();
+            one(o, unit, o % p.unit());
+        }
+    });
+}
+
+}  // namespace
+
+size_t Packed::unit_bytes() const {
+    if (type == WeightType::q8) return static_cast<size_t>(q8_supers(k)) * kQ8SuperBytes;
+    if (type == WeightType::w8)
+        return static_cast<size_t>((k + kW8Block - 1) / kW8Block) * kW8BlockBytes;
+    return static_cast<size_t>(k) * kPanel * (type == WeightType::f32 ? 4 : 2);
+}
+
+Packed pack_filled(Pool& pool, WeightType type, int n, int k,
+                   const std::function<void(int, float*)>& fill) {
+    Packed p = empty(type, n, k);
+    for_each_output(pool, p, [&](int o, uint8_t* unit, int index) {
+        thread_local std::vector<float> row;
+        row.resize(static_cast<size_t>(k));
+        fill(o, row.data());
+        store_row(type, row.data(), k, index, unit);
+    });
+    return p;
+}
+
+Packed pack_rows(Pool& pool, const std::vector<RowRef>& rows) {
+    const Tensor& first = *rows.front().tensor;
+    bool same = true;
+    bool quantised = true;
+    for (const RowRef& r : rows) {
+        same = same && r.tensor->type == first.type;
+        quantised = quantised && !is_float(r.tensor->type);
+    }
+    const int n = static_cast<int>(rows.size());
+    const int k = static_cast<int>(first.row_values());
+    if (!quantised) {
+        const WeightType type = same ? float_weight(first.type) : WeightType::f32;
+        return pack_filled(pool, type, n, k, [&](int o, float* row) {
+            const RowRef& ref = rows[static_cast<size_t>(o)];
+            dequantize(ref.tensor->type,
+                       ref.tensor->data + static_cast<size_t>(ref.row) * ref.tensor->row_bytes(), k,
+                       row);
+        });
+    }
+    Packed p = empty(WeightType::q8, n, k);
+    for_each_output(pool, p, [&](int o, uint8_t* unit, int index) {
+        thread_local std::vector<float> floats;
+        store_q8_row(rows[static_cast<size_t>(o)], k, index, unit, floats);
+    });
+    return p;
+}
+
+Packed pack_linear(Pool& pool, const Tensor& tensor) {
+    std::vector<RowRef> rows;
+    const int64_t n = tensor.values() / tensor.row_values();
+    for (int64_t i = 0; i < n; ++i) rows.push_back({&tensor, i});
+    return pack_rows(pool, rows);
+}
+
+Packed pack_conv(Pool& pool, const Tensor& tensor) {
+    const int out = static_cast<int>(tensor.shape[0]);
+    const int in = static_cast<int>(tensor.shape[1]);
+    const int taps = static_cast<int>(tensor.shape[2]);
+    const std::vector<float> w = to_floats(tensor);
+    return pack_filled(pool, float_weight(tensor.type), out, in * taps, [&](int o, float* row) {
+        for (int j = 0; j < taps; ++j)
+            for (int c = 0; c < in; ++c)
+                row[j * in + c] = w[(static_cast<size_t>(o) * in + c) * taps + j];
+    });
+}
+
+Packed pack_conv_transposed(Pool& pool, const Tensor& tensor, int stride) {
+    const int in = static_cast<int>(tensor.shape[0]);
+    const int out = static_cast<int>(tensor.shape[1]);
+    const int taps = static_cast<int>(tensor.shape[2]);
+    if (taps != stride && taps != 2 * stride)
+        throw Error(Status::invalid_params,
+                    strf("tensor '%s': a transposed convolution of stride %d needs %d or %d taps, not %d",
+                         tensor.name.c_str(), stride, stride, 2 * stride, taps));
+    const int columns = taps / stride;  // x[t-1] and x[t], or x[t] alone
+    const std::vector<float> w = to_floats(tensor);
+    return pack_filled(
+        pool, float_weight(tensor.type), stride * out, in * columns, [&](int n, float* row) {
+            const int j = n / out;
+            const int o = n % out;
+            for (int column = 0; column < columns; ++column) {
+                const int tap = column == columns - 1 ? j : j + stride;
+                for (int c = 0; c < in; ++c)
+                    row[column * in + c] = w[(static_cast<size_t>(c) * out + o) * taps + tap];
+            }
+        });
+}
+
+void (*gemm_of(const Kernels& kernels, WeightType type))(const GemmArgs&) {
+    if (type == WeightType::f16) return kernels.gemm_f16;
+    if (type == WeightType::bf16) return kernels.gemm_bf16;
+    if (type == WeightType::w8) return kernels.gemm_w8;
+    return kernels.gemm_f32;
+}
+
+}  // namespace qt

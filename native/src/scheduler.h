@@ -1,0 +1,71 @@
+// Who computes when: one worker thread owns the engine and its frame loop.
+//
+// Requests join and leave at frame boundaries; up to max_batch of them share each reading of the
+// weights, the others wait, first come first served. What one request gets does not depend on its
+// neighbours. Callbacks run on the worker.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine.h"
+#include "lane.h"
+#include "request.h"
+
+namespace qt {
+
+class Scheduler {
+  public:
+    explicit Scheduler(Engine& engine);
+    ~Scheduler();  // cancels what runs or waits, and waits until every caller has left
+
+    // Returns when the request is over; throws Error when it failed or was cancelled.
+    void run(Request& request);
+    // The same for something else that needs the engine for itself, between two frames.
+    void run_alone(const std::function<void()>& task);
+
+  private:
+    struct Job {
+        Request* request = nullptr;  // or
+        const std::function<void()>* task = nullptr;
+        Lane* lane = nullptr;
+        bool over = false;
+        std::exception_ptr error;
+    };
+
+    void submit(Job& job);
+    void work();
+    bool admit();
+    void poll_waiting();
+    void round();
+    bool ask_flow(Job& job);
+    void frame(std::vector<Job*>& jobs);
+    template <typename F>
+    bool guarded(Job& job, const F& step);
+    void complete(Job& job, std::exception_ptr error);
+    void cancel_everything();
+
+    Engine& engine_;
+    std::vector<std::unique_ptr<Lane>> lanes_;
+    std::vector<Job*> active_;  // the worker's own
+    bool all_wait_ = false;     // every active request said QT_FLOW_WAIT
+
+    std::mutex lock_;
+    std::condition_variable wake_;  // the worker: a new job, or stop
+    std::condition_variable done_;  // callers: some job is over; the destructor: a caller left
+    std::deque<Job*> queue_;
+    int callers_ = 0;
+    bool stop_ = false;
+
+    std::vector<float> inputs_;  // [lanes, hidden]
+    std::vector<float> logits_;  // [lanes, n_logits]
+    std::thread worker_;
+};
+
+}  // namespace qt

@@ -1,0 +1,63 @@
+"""POST /v1/text/languages: which language a text is in, by the rule that routes voices."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import BeforeValidator, WithJsonSchema
+
+from phonate.api.state import AppState
+from phonate.speech.fields import Fields, refuse, shown
+from phonate.speech.language import Decision
+from phonate.speech.language_names import CANONICAL, canonical
+
+router = APIRouter(tags=["languages"])
+
+MAX_TEXTS = 128
+MAX_CHARS = 100_000
+
+
+def _check_texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_TEXTS:
+        raise refuse(f"must be a list of 1 to {MAX_TEXTS} strings, not {shown(value)}.")
+    for text in value:
+        if not isinstance(text, str) or len(text) > MAX_CHARS:
+            raise refuse(f"must hold strings of at most {MAX_CHARS} characters.")
+    return value
+
+
+class LanguagesBody(Fields):
+    """`fallback`: what an uncertain text is taken for; the server's own if absent."""
+
+    texts: Annotated[
+        list[str],
+        BeforeValidator(_check_texts),
+        WithJsonSchema({"type": "array", "items": {"type": "string"}, "maxItems": MAX_TEXTS}),
+    ]
+    fallback: str | None = None
+
+
+@router.post("/v1/text/languages")
+async def identify_languages(body: LanguagesBody, state: AppState) -> dict[str, Any]:
+    """One result a text, in order. `accepted` tells whether the language is certain enough to
+    change a voice for; otherwise `language` is the fallback."""
+    fallback = canonical(body.fallback, "fallback")
+    decisions = await asyncio.to_thread(
+        lambda: [state.routing.identify(text, CANONICAL, fallback) for text in body.texts]
+    )
+    return {"object": "list", "results": list(map(_result, decisions))}
+
+
+def _result(decision: Decision) -> dict[str, Any]:
+    return {
+        "language": decision.language,
+        "accepted": decision.accepted,
+        "source": decision.source.value,
+        "candidates": [
+            {"language": c.language, "score": round(c.score, 4)} for c in decision.candidates
+        ],
+    }

@@ -1,0 +1,97 @@
+"""GET /metrics: Prometheus text. Labels come out of small fixed sets, never from clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fastapi import APIRouter
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from phonate import __version__
+from phonate.api.state import AppState
+from phonate.errors import NotFound
+from phonate.speech.observer import Observer, Report
+
+router = APIRouter(tags=["health"])
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_CAUSES = frozenset(
+    {
+        "client_gone", "shutdown", "timeout", "pause_timeout", "send_timeout", "yielded",
+        "session_closed", "cancel", "skip", "server_busy", "not_ready", "engine_failure",
+        "internal_error", "too_large", "unsupported_language", "unsupported_operation",
+        "voice_not_found",
+    }
+)  # fmt: skip
+
+_LATENCY = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 120)
+_FACTOR = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10)
+
+Gauges = Callable[[], dict[str, float]]
+
+
+class Metrics(Observer):
+    """One registry per app. `gauges` is asked at every scrape for what is true right now."""
+
+    def __init__(self, gauges: Gauges, engine: dict[str, str]) -> None:
+        self.registry = CollectorRegistry()
+        registry = self.registry
+        self._utterances = Counter(
+            "phonate_utterances", "Utterances that ended, by outcome.", ["outcome"],
+            registry=registry,
+        )  # fmt: skip
+        self._causes = Counter(
+            "phonate_utterances_cut", "Cancelled, failed and refused ones, by cause.", ["cause"],
+            registry=registry,
+        )  # fmt: skip
+        self._queued = Histogram(
+            "phonate_queue_seconds", "Wait for the engine's slot.", buckets=_LATENCY,
+            registry=registry,
+        )  # fmt: skip
+        self._first_audio = Histogram(
+            "phonate_first_audio_seconds", "Admission to the first audible audio.",
+            buckets=_LATENCY, registry=registry,
+        )  # fmt: skip
+        self._factor = Histogram(
+            "phonate_real_time_factor", "Seconds of work per second of audio.", buckets=_FACTOR,
+            registry=registry,
+        )  # fmt: skip
+        self._audio = Counter("phonate_audio_seconds", "Audio made.", registry=registry)
+        self._frames = Counter("phonate_frames", "Codec frames made.", registry=registry)
+        registry.register(_Now(gauges, engine))
+
+    def ended(self, report: Report) -> None:
+        self._utterances.labels(report.outcome).inc()
+        if report.cause:
+            self._causes.labels(report.cause if report.cause in _CAUSES else "other").inc()
+        self._queued.observe(report.queued_s)
+        if report.first_audio_s is not None:
+            self._first_audio.observe(report.first_audio_s)
+        if report.audio_s and report.outcome in ("stop", "length"):
+            self._factor.observe(report.speaking_s / report.audio_s)
+        self._audio.inc(report.audio_s)
+        self._frames.inc(report.n_frames)
+
+
+class _Now(Collector):
+    def __init__(self, gauges: Gauges, engine: dict[str, str]) -> None:
+        self._gauges = gauges
+        self._engine = engine
+
+    def collect(self) -> Iterator[Metric]:
+        for name, value in self._gauges().items():
+            yield GaugeMetricFamily(f"phonate_{name}", name.replace("_", " "), value=value)
+        build = InfoMetricFamily("phonate_build", "What runs here.")
+        build.add_metric([], {"version": __version__, **self._engine})
+        yield build
+
+
+@router.get("/metrics", include_in_schema=False)
+async def metrics(state: AppState) -> Response:
+    if not state.settings.metrics:
+        raise NotFound("Metrics are switched off (--no-metrics).")
+    return Response(generate_latest(state.metrics.registry), media_type=CONTENT_TYPE)

@@ -1,0 +1,44 @@
+"""Who wants to know how speaking goes. The service tells; metrics listen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from phonate.errors import Cancelled, OutputError, PhonateError
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One utterance that has ended. Seconds; None for what did not happen."""
+
+    outcome: str
+    """stop, length, cancelled, silent, failed or refused."""
+    cause: str
+    """Of a cancellation or failure: a short word out of a bounded set; else ""."""
+    queued_s: float
+    first_audio_s: float | None
+    """From admission to the first block handed out."""
+    speaking_s: float
+    """From the slot to the end."""
+    audio_s: float
+    n_frames: int
+
+
+class Observer:
+    """Does nothing; subclasses override. Called on the loop, must be quick."""
+
+    def ended(self, report: Report) -> None: ...
+
+
+def outcome_of(error: BaseException | None, finish_reason: str) -> tuple[str, str]:
+    """(outcome, cause) of a Report."""
+    if error is None:
+        return finish_reason, ""
+    if isinstance(error, Cancelled):
+        return "cancelled", error.reason
+    if isinstance(error, OutputError):
+        return "silent", ""
+    if isinstance(error, PhonateError):
+        refused = error.status < 500
+        return ("refused" if refused else "failed"), error.code or error.type
+    return "failed", "internal_error"
