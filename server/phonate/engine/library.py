@@ -168,10 +168,13 @@ def _load(path: Path) -> Any:
     try:
         return foreign().dlopen(str(path), foreign().RTLD_NOW)
     except OSError as exc:
-        raise SetupError(
-            f"{path} cannot be loaded: {exc}. It may be built for another system, or miss a "
-            "library it depends on."
-        ) from exc
+        said = str(exc).split("Additionally", 1)[0].strip().rstrip(".")
+        cure = (
+            "It needs the CUDA runtime and an NVIDIA driver: pip install 'phonate[qwen-cuda]'."
+            if re.search(r"libcu(da|dart|blas)", said)
+            else "It may be built for another system, or miss a library it depends on."
+        )
+        raise SetupError(f"{path} cannot be loaded: {said}. {cure}") from exc
 
 
 def package_folder(module: str) -> Path | None:
