@@ -7,7 +7,7 @@ import functools
 import gguf
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phonate.engine.factory_configs import CODEC_SIZES, TALKER_SIZES, codec_config, model_config
@@ -120,6 +120,7 @@ def test_odd_rows(kind, rows):
     assert np.abs(found - rows).max() <= 0.07 * max(np.abs(rows).max(), 1e-9)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(K_TYPES), st.floats(1e-3, 1e3), st.floats(-3, 3))
 def test_any_scale_and_offset(seed, kind, scale, offset):
     rows = np.random.default_rng(seed).standard_normal((3, 512)).astype(np.float32)

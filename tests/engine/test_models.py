@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phonate.engine.models import (
@@ -172,6 +172,7 @@ def test_files_are_opened_before_anything_loads_them(folder):
         resolve(None, talker=folder, codec=talker)
 
 
+@settings(deadline=None)
 @given(
     st.text(max_size=300) | st.from_regex(r"[\w.-]{1,8}/[\w.-]{1,8}(:\w+)?(@\w+)?", fullmatch=True)
 )

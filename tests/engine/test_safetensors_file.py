@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import save_file
@@ -52,6 +52,7 @@ def test_bfloat16_comes_back(tmp_path):
     assert found == pytest.approx(values, rel=2**-8)
 
 
+@settings(deadline=None)
 @given(
     st.floats(
         width=32, allow_nan=False, allow_infinity=False, max_value=2.0**127, min_value=-(2.0**127)
