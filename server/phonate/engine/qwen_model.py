@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from phonate.engine.base import Speaker
-from phonate.engine.gguf_header import GgufError, GgufHeader, read_header
 from phonate.engine.codec_tensors import codec_decoder_tensors
+from phonate.engine.gguf_header import GgufError, GgufHeader, read_header
 from phonate.engine.qwen_tensors import talker_tensors
 
 Kind: TypeAlias = Literal["base", "custom_voice", "voice_design"]
