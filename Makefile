@@ -71,7 +71,7 @@ fuzz: $(VENV)/.dev ## random events at the session machine
 	$(BIN)/python tests/fuzz/fuzz_session.py $(ARGS)
 
 bench: $(VENV)/.dev ## measure this machine: the tables of the README
-	$(BIN)/python tools/bench.py $(ARGS)
+	$(BIN)/python tools/bench $(ARGS)
 
 lock: $(VENV)/.dev ## renew tests/requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
