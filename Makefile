@@ -6,7 +6,8 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test contract check format bench lock clean
+.PHONY: help serve speak test contract native native-test asan parity soak fuzz \
+    check format bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -46,6 +47,28 @@ format: $(VENV)/.dev ## put the sources into shape
 
 contract: $(VENV)/.serve .venv-contract/.stamp ## real clients (OpenAI, LiveKit, Pipecat, LiteLLM) against a real server
 	PHONATE_PYTHON=$(abspath $(BIN)/python) .venv-contract/bin/python -m pytest -c tests/contract/pytest.ini --confcutdir tests/contract tests/contract $(ARGS)
+
+NATIVE := server/phonate/_native/libqt.so
+
+native: $(VENV)/.dev ## build the native engine and its unit tests quickly, for work on it
+	cd native && $(abspath $(BIN))/cmake --preset release -DPython3_EXECUTABLE=$(abspath $(BIN)/python) > /dev/null
+	cd native && $(abspath $(BIN))/cmake --build --preset release
+	mkdir -p $(dir $(NATIVE)) && cp native/build/release/libqt.so $(NATIVE)
+
+native-test: native ## the native engine's own unit tests
+	cd native && $(abspath $(BIN))/ctest --preset release
+
+asan: $(VENV)/.dev ## the native engine under AddressSanitizer, UBSan and TSan
+	PATH="$(abspath $(BIN)):$$PATH" PYTHON=$(abspath $(BIN)/python) native/tests/sanitize.sh $(ARGS)
+
+parity: native ## hold everything against the official package (PyTorch, big)
+	tests/parity/run $(ARGS)
+
+soak: $(VENV)/.dev ## thousands of WebSocket sessions with pauses, cancels and drops
+	$(BIN)/python tests/soak/soak_sessions.py $(ARGS)
+
+fuzz: $(VENV)/.dev ## random events at the session machine
+	$(BIN)/python tests/fuzz/fuzz_session.py $(ARGS)
 
 bench: $(VENV)/.dev ## measure this machine: the tables of the README
 	$(BIN)/python tools/bench.py $(ARGS)

@@ -19,11 +19,11 @@ from support import Running, running
 
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # an abort would start a debugger
 
-from phonate.engine import factory
-from phonate.engine.convert import ModelFiles
-from phonate.engine.factory import Recipe, make_model
-from phonate.engine.library import Library
-from phonate.engine.library_search import find_library
+from phonate.engine.models import factory
+from phonate.engine.models.convert import ModelFiles
+from phonate.engine.models.factory import Recipe, make_model
+from phonate.engine.qwen.library import Library
+from phonate.engine.qwen.library_search import find_library
 from phonate.engine.scripted import ScriptedEngine
 from phonate.errors import SetupError
 

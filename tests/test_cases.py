@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support import decode, loudest_hz, pcm_floats, running
 
-from phonate.engine.builtin import BuiltinEngine
+from phonate.engine.builtin.engine import BuiltinEngine
 from phonate.engine.scripted import DEFAULT_INFO, Emit, Fail, ScriptedEngine
 from phonate.errors import EngineFailure
 

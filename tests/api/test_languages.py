@@ -7,7 +7,7 @@ import httpx
 import pytest
 from support import decode, running
 
-from phonate.engine.builtin import BuiltinEngine
+from phonate.engine.builtin.engine import BuiltinEngine
 
 GERMAN = "Guten Abend, ich habe die Informationen geprüft."
 ENGLISH = "Good evening, I have checked the information for you."

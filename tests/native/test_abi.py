@@ -304,7 +304,7 @@ def test_init_names_what_is_wrong(made, fields, message):
 
 def test_swapped_files_are_recognised(made):
     files = made("tiny-base")
-    with pytest.raises(RuntimeError, match="'general.architecture' is 'qwen3-tts-tokenizer'"):
+    with pytest.raises(RuntimeError, match=r"'general\.architecture' is 'qwen3-tts-tokenizer'"):
         qtlib.Context(files.codec, files.talker)
     with pytest.raises(RuntimeError, match="codec_path needs 'qwen3-tts-tokenizer'"):
         qtlib.Context(files.talker, files.talker)

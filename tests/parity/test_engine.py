@@ -30,7 +30,7 @@ def our_library(library):
 
 @pytest.fixture
 def engine(both, our_library):
-    from phonate.engine.qwen import QwenEngine
+    from phonate.engine.qwen.engine import QwenEngine
 
     opened = []
 

@@ -17,7 +17,7 @@ from golden_cases import CASES, CODEC_FRAMES, MODELS, random_codes, reference_au
 from oracle_codec import SpeakerEncoder
 from test_goldens import build_prompt
 
-from phonate.engine.factory import Recipe
+from phonate.engine.models.factory import Recipe
 
 pytestmark = pytest.mark.skipif(
     find_spec("qwen_tts") is None, reason="needs the official package: ./tests/parity/run"
