@@ -394,6 +394,23 @@ async def test_an_idle_session_is_closed() -> None:
             assert await c.rest() == (1008, "idle_timeout")
 
 
+async def test_a_server_that_stops_closes_its_sessions() -> None:
+    with running(ScriptedEngine({LONG: slow()})) as server:
+        async with session(server, config={}) as c, session(server, config={}) as paused:
+            await c.send("text", text=LONG)
+            await c.send("flush")
+            await c.until_pcm()
+            await paused.send("pause")
+            await paused.until("paused")
+            asked = time.monotonic()
+            server.server.should_exit = True
+            for client in (c, paused):
+                assert (await client.rest())[0] in (1012, 1013)
+            assert time.monotonic() - asked < 5
+    assert server.engine.calls[0].cancelled
+    assert server.engine.closed
+
+
 # The handshake ------------------------------------------------------------------------------------
 
 KEY = "s3cret-ключ"

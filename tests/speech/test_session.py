@@ -19,8 +19,8 @@ from phonate.errors import (
     UnsupportedLanguage,
     VoiceNotFound,
 )
-from phonate.speech.session import DEFER, MOVES, State
 from phonate.speech.session_events import AUDIO, CLIENT_EVENTS, Config, Plan
+from phonate.speech.session_moves import DEFER, MOVES, State
 
 FIRST = "This is the first sentence. "
 SECOND = "And this is the second one. "

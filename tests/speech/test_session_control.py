@@ -7,8 +7,9 @@ import itertools
 import pytest
 from session_driver import Driver, opened
 
-from phonate.speech.session import Flow, State
 from phonate.speech.session_events import Config, Plan, Route
+from phonate.speech.session_flow import Flow
+from phonate.speech.session_moves import State
 
 FIRST = "This is the first sentence. "
 SECOND = "And this is the second one. "
