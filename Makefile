@@ -6,7 +6,7 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test contract native native-test asan parity soak fuzz \
+.PHONY: help serve speak test contract wheel-test native native-test asan parity soak fuzz \
     check format bench lock clean
 
 help: ## list the targets
@@ -54,6 +54,9 @@ native: $(VENV)/.dev ## build the native engine and its unit tests quickly, for 
 	cd native && $(abspath $(BIN))/cmake --preset release -DPython3_EXECUTABLE=$(abspath $(BIN)/python) > /dev/null
 	cd native && $(abspath $(BIN))/cmake --build --preset release
 	mkdir -p $(dir $(NATIVE)) && cp native/build/release/libqt.so $(NATIVE)
+
+wheel-test: $(VENV)/.dev ## the tests of the qt_ binding on the wheel instead of our own library
+	PHONATE_TEST_LIBRARY=qwentts_cpp_cpu $(BIN)/python -m pytest tests/engine/qwen tests/api/test_qwen_server.py tests/api/test_qwen_voices.py $(ARGS)
 
 native-test: native ## the native engine's own unit tests
 	cd native && $(abspath $(BIN))/ctest --preset release
