@@ -9,7 +9,9 @@
 
 namespace qt::avx2 {
 
-static inline __m256 set(float v) { return _mm256_set1_ps(v); }
+static inline __m256 set(float v) {
+    return _mm256_set1_ps(v);
+}
 
 // exp by 2^n * p(r), r within +-ln2/2; arguments outside -87..88 saturate, NaN stays.
 static inline __m256 exp8(__m256 x) {
@@ -28,7 +30,8 @@ static inline __m256 exp8(__m256 x) {
     p = _mm256_fmadd_ps(p, r, set(0.5F));
     p = _mm256_fmadd_ps(p, r, set(1.0F));
     p = _mm256_fmadd_ps(p, r, set(1.0F));
-    const __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    const __m256i e =
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     return _mm256_mul_ps(p, _mm256_castsi256_ps(e));
 }
 
@@ -66,7 +69,8 @@ static inline __m256 sigmoid8(__m256 v) {
     return _mm256_div_ps(set(1.0F), _mm256_add_ps(set(1.0F), e));
 }
 
-// Abramowitz and Stegun 7.1.26: erf(x) = 1 - p(t) exp(-x^2), t = 1/(1 + 0.3275911 x); |error| <= 1.5e-7.
+// Abramowitz and Stegun 7.1.26: erf(x) = 1 - p(t) exp(-x^2), t = 1/(1 + 0.3275911 x); |error|
+// <= 1.5e-7.
 static inline __m256 erf8(__m256 v) {
     const __m256 sign = _mm256_and_ps(set(-0.0F), v);
     const __m256 x = _mm256_andnot_ps(set(-0.0F), v);

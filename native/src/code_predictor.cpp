@@ -13,13 +13,14 @@ CodePredictor::CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedd
     const int hidden = transformer_.shape().hidden;
     projects_ = file.find("code_pred.mtp_proj.weight") != nullptr;
     if (projects_) {
-        projection_ =
-            pack_linear(pool, file.tensor("code_pred.mtp_proj.weight", {hidden, embedding.width()}));
+        projection_ = pack_linear(
+            pool, file.tensor("code_pred.mtp_proj.weight", {hidden, embedding.width()}));
         projection_bias_ = to_floats(file.tensor("code_pred.mtp_proj.bias", {hidden}));
     } else if (hidden != embedding.width()) {
-        file.fail(strf("tensor 'code_pred.mtp_proj.weight' is missing: the talker is %d wide, the code "
-                       "predictor %d",
-                       embedding.width(), hidden));
+        file.fail(
+            strf("tensor 'code_pred.mtp_proj.weight' is missing: the talker is %d wide, the code "
+                 "predictor %d",
+                 embedding.width(), hidden));
     }
     for (int i = 0; i + 1 < kCodebooks; ++i)
         heads_.push_back(

@@ -22,7 +22,7 @@ class CodePredictor {
         std::span<int32_t> codes;       // [16]; code 0 is given
         SampleRules rules;
         uint64_t seed = 0;
-        uint32_t index = 0;  // of the frame, for the random numbers
+        uint32_t index = 0;   // of the frame, for the random numbers
         bool failed = false;  // set when its logits were no numbers
     };
 
@@ -46,8 +46,8 @@ class CodePredictor {
     std::vector<KvCache> caches_;  // one per frame of a call
     std::vector<CacheRow> rows_;
     Quantised quantised_;
-    std::vector<float> input_;  // [rows, talker hidden]
-    std::vector<float> h_;      // [rows, hidden]
+    std::vector<float> input_;   // [rows, talker hidden]
+    std::vector<float> h_;       // [rows, hidden]
     std::vector<float> logits_;  // [frames, codes]
     std::vector<float> normed_;  // [frames, hidden]
     std::vector<float> scratch_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "status.h"
@@ -27,7 +28,8 @@ Width width_for(int rows_per_frame) {
 
 }  // namespace
 
-CodecConv::CodecConv(const Gguf& file, Pool& pool, int latent) : latent_(latent) {
+CodecConv::CodecConv(const Gguf& file, Pool& pool, int latent, bool fast)
+    : fast_(fast), latent_(latent) {
     const std::string key = "qwen3-tts-tokenizer.decoder.";
     int channels = file.integer(key + "decoder_dim", 1, 1 << 16);
     const std::vector<int32_t> rates = file.integers(key + "upsample_rates");
@@ -100,20 +102,31 @@ void CodecConv::load_stage(const Gguf& file, Pool& pool, int index, int rate, in
     stage.up = load_conv_transposed(pool, file, name + "conv_t", out, channels, 2 * rate, rate,
                                     width_for(samples_per_frame_));
     grow_rate(file, rate);
-    const Width width = width_for(samples_per_frame_);
-    for (int i = 0; i < 3; ++i) {
-        const std::string r = strf("%sres.%d.", name.c_str(), i);
-        ResidualUnit unit;
-        unit.past = remember((kUnitTaps - 1) * kDilations[i], out, samples_per_frame_);
-        unit.conv1 = load_conv(pool, file, r + "conv1", out, out, kUnitTaps, true, width);
-        unit.conv1.dilation = kDilations[i];
-        add_snake(file, r + "act2", out, unit.conv1);
-        unit.conv2 = load_conv(pool, file, r + "conv2", out, out, 1, true, width);
-        // What feeds this unit applies its first snake.
-        add_snake(file, r + "act1", out, i == 0 ? stage.up : stage.units.back().conv2);
-        stage.units.push_back(std::move(unit));
-    }
+    for (size_t i = 0; i < std::size(kDilations); ++i)
+        load_unit(file, pool, strf("%sres.%zu.", name.c_str(), i), out, kDilations[i], stage);
     stages_.push_back(std::move(stage));
+}
+
+void CodecConv::load_unit(const Gguf& file, Pool& pool, const std::string& name, int channels,
+                          int dilation, Stage& stage) {
+    const Width width = width_for(samples_per_frame_);
+    ResidualUnit unit;
+    unit.past = remember((kUnitTaps - 1) * dilation, channels, samples_per_frame_);
+    const bool integers = fast_ && fits_i16(channels);
+    if (integers)
+        unit.conv1_i16 =
+            load_conv_i16(pool, file, name + "conv1", channels, channels, kUnitTaps, true);
+    else
+        unit.conv1 =
+            load_conv(pool, file, name + "conv1", channels, channels, kUnitTaps, true, width);
+    Layer& conv1 = integers ? unit.conv1_i16.layer : unit.conv1;
+    conv1.dilation = dilation;
+    add_snake(file, name + "act2", channels, conv1);
+    unit.conv2 = load_conv(pool, file, name + "conv2", channels, channels, 1, true, width);
+    // What feeds this unit applies its first snake.
+    add_snake(file, name + "act1", channels,
+              stage.units.empty() ? stage.up : stage.units.back().conv2);
+    stage.units.push_back(std::move(unit));
 }
 
 void CodecConv::grow_rate(const Gguf& file, int factor) {
@@ -137,7 +150,7 @@ CodecConv::Workspace::Workspace(const CodecConv& conv, int frames) : frames_(fra
     const auto n = static_cast<size_t>(frames);
     const auto latent = static_cast<size_t>(conv.latent_);
     size_t rows = n, wide = 0, front = conv.first_past_.floats() + n * latent;
-    size_t up = 0, raw = 0, unit = 0, hidden = 0, edge = 0, boundary = 0;
+    size_t up = 0, raw = 0, unit = 0, hidden = 0, edge = 0, boundary = 0, unit_rows = 0;
     for (const Upsampler& u : conv.upsamplers_) {
         rows *= static_cast<size_t>(u.ratio);
         up = std::max(up, u.past.floats() + rows * latent);
@@ -154,7 +167,10 @@ CodecConv::Workspace::Workspace(const CodecConv& conv, int frames) : frames_(fra
         const size_t floats = rows * static_cast<size_t>(s.units.front().past.channels);
         raw = std::max(raw, floats);
         hidden = std::max(hidden, floats);
-        for (const ResidualUnit& u : s.units) unit = std::max(unit, u.past.floats() + floats);
+        for (const ResidualUnit& u : s.units) {
+            unit = std::max(unit, u.past.floats() + floats);
+            unit_rows = std::max(unit_rows, static_cast<size_t>(u.past.rows) + rows);
+        }
         edge = std::max(edge, conv.past_of_stage(i + 1).floats() + floats);
     }
     hidden = std::max(hidden, wide);
@@ -169,6 +185,10 @@ CodecConv::Workspace::Workspace(const CodecConv& conv, int frames) : frames_(fra
     for (int i : {0, 1}) {
         unit_[i] = take(unit);
         edge_[i] = take(edge);
+    }
+    if (conv.fast_) {
+        quantized_.resize(unit);
+        row_scale_.resize(unit_rows);
     }
 }
 
@@ -213,19 +233,31 @@ void CodecConv::upsample(Pool& pool, const Kernels& kernels, const Upsampler& u,
 // first; z = the next layer's snake of y.
 void CodecConv::residual_unit(Pool& pool, const Kernels& kernels, const ResidualUnit& unit,
                               Workspace& work, const float* x, int rows, float* y, float* z) const {
+    const bool integers = unit.conv1_i16.loaded();
+    const Layer& conv1 = integers ? unit.conv1_i16.layer : unit.conv1;
     const LayerIo one{.x = x, .rows = rows, .z = work.hidden_};
+    const LayerI16Io one_i16{work.quantized_.data(), work.row_scale_.data(), one};
     const LayerIo two{.x = work.hidden_, .rows = rows, .y = y, .z = z, .residual = y};
-    const int n = unit.conv1.n();
-    const size_t weight_bytes = unit.conv1.w.data.bytes();
+    const int n = conv1.n();
+    if (integers)
+        quantize_rows(pool, kernels, x, unit.past.rows + rows, n, work.quantized_.data(),
+                      work.row_scale_.data());
+    const size_t weight_bytes = integers ? unit.conv1_i16.w.bytes() : unit.conv1.w.data.bytes();
     if (weight_bytes > kFusedWeightBytes) {
-        run(pool, kernels, unit.conv1, one);
+        if (integers)
+            run(pool, kernels, unit.conv1_i16, one_i16);
+        else
+            run(pool, kernels, unit.conv1, one);
         run(pool, kernels, unit.conv2, two);
         return;
     }
     pool.parallel_for((rows + kFusedRows - 1) / kFusedRows, [&](int piece, int) {
         const int r0 = piece * kFusedRows;
         const int r1 = std::min(rows, r0 + kFusedRows);
-        run_part(kernels, unit.conv1, one, r0, r1, 0, n);
+        if (integers)
+            run_part(kernels, unit.conv1_i16, one_i16, r0, r1, 0, n);
+        else
+            run_part(kernels, unit.conv1, one, r0, r1, 0, n);
         run_part(kernels, unit.conv2, two, r0, r1, 0, n);
     });
 }

@@ -22,7 +22,7 @@ CodecDecoder::Workspace::Workspace(const CodecDecoder& d)
       latent_(projected_.size()),
       scratch_(d.transformer_->scratch_floats(kFrontStep)) {}
 
-CodecDecoder::CodecDecoder(const Gguf& file, Pool& pool) {
+CodecDecoder::CodecDecoder(const Gguf& file, Pool& pool, bool fast) {
     const std::string key = "qwen3-tts-tokenizer.";
     const std::string dec = key + "decoder.";
     groups_ = file.integer(dec + "num_quantizers", 2, 256);
@@ -39,7 +39,7 @@ CodecDecoder::CodecDecoder(const Gguf& file, Pool& pool) {
     rest_proj_ = load_conv(pool, file, name + "vq_rest.output_proj", wide, codebook_dim_, 1, false);
     pre_conv_ = load_conv(pool, file, name + "pre_conv", latent_, wide, 3, true);
     transformer_ = std::make_unique<WindowTransformer>(file, pool, latent_);
-    conv_ = std::make_unique<CodecConv>(file, pool, latent_);
+    conv_ = std::make_unique<CodecConv>(file, pool, latent_, fast);
     samples_per_frame_ = conv_->samples_per_frame();
     const int stated = file.integer(key + "decode_upsample_rate", 1, 1 << 24);
     if (stated != samples_per_frame_)
@@ -55,8 +55,12 @@ void CodecDecoder::load_codebooks(const Gguf& file) {
         const std::string name =
             g == 0 ? "tok_dec.vq_first.0.codebook" : strf("tok_dec.vq_rest.%d.codebook", g - 1);
         const Tensor& t = file.tensor(name, {codebook_size_, codebook_dim_});
-        owned_codebooks_.push_back(to_floats(t));
-        codebooks_.push_back(owned_codebooks_.back().data());
+        if (const float* mapped = mapped_floats(t)) {
+            codebooks_.push_back(mapped);
+        } else {
+            owned_codebooks_.push_back(to_floats(t));
+            codebooks_.push_back(owned_codebooks_.back().data());
+        }
     }
 }
 

@@ -127,9 +127,8 @@ CodecEncoder::Quantizer CodecEncoder::load_quantizer(const Gguf& file, Pool& poo
     for (int i = 0; i < books; ++i) {
         const Tensor& t =
             file.tensor(strf("%s%d.codebook", prefix.c_str(), i), {codebook_size_, codebook_dim_});
-        if (t.type == TensorType::f32 &&
-            reinterpret_cast<uintptr_t>(t.data) % alignof(float) == 0) {
-            q.books.push_back(reinterpret_cast<const float*>(t.data));
+        if (const float* mapped = mapped_floats(t)) {
+            q.books.push_back(mapped);
         } else {
             q.owned.push_back(to_floats(t));
             q.books.push_back(q.owned.back().data());

@@ -15,7 +15,7 @@ namespace qt {
 
 class CodecEncoder {
   public:
-    // Reads tok_enc.* of a codec file.
+    // Reads tok_enc.* of a codec file, which must stay open while the encoder lives.
     CodecEncoder(const Gguf& file, Pool& pool);
 
     int groups() const { return groups_; }

@@ -79,12 +79,13 @@ void block_q5_k(const uint8_t* src, float* dst) {
     }
 }
 
-// low 4 bits [128 bytes], high 2 bits [64 bytes], int8 scale[16], half d: d * scale * (q - 32) per 16
+// low 4 bits [128 bytes], high 2 bits [64 bytes], int8 scale[16], half d: d * scale * (q - 32) per
+// 16
 void block_q6_k(const uint8_t* src, float* dst) {
     const float d = half_to_float(load_half(src + 208));
     const auto* scales = reinterpret_cast<const int8_t*>(src + 192);
     for (int i = 0; i < 256; ++i) {
-        const int half = i / 128;      // each half: 64 low bytes, 32 high bytes
+        const int half = i / 128;  // each half: 64 low bytes, 32 high bytes
         const int quarter = i % 128 / 32;
         const int at = i % 32;
         const int low_byte = src[half * 64 + quarter % 2 * 32 + at];

@@ -16,7 +16,9 @@ const Kernels* avx2_kernels() {
     return runs ? &avx2_table() : nullptr;
 }
 #else
-const Kernels* avx2_kernels() { return nullptr; }
+const Kernels* avx2_kernels() {
+    return nullptr;
+}
 #endif
 
 namespace {

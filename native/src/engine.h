@@ -17,6 +17,7 @@
 #include "talker_info.h"
 #include "threads.h"
 #include "tokenizer.h"
+#include "voice_cache.h"
 
 namespace qt {
 
@@ -27,6 +28,7 @@ struct EngineOptions {
     int kv_size = 8192;
     int n_threads = 0;  // 0: usable_cores()
     int stream_frames_max = 4;
+    bool fast = false;  // the codec's largest convolutions on 12-bit integers
 };
 
 // A voice as the prompt takes it.
@@ -55,6 +57,7 @@ struct Engine {
     PromptBuilder prompts;
     CodecDecoder decoder;
     CodecDecoder::Workspace decoder_work;
+    VoiceCache voices;
     std::unique_ptr<SpeakerEncoder> speaker_encoder;  // null until needed
     std::unique_ptr<CodecEncoder> codec_encoder;      // null until needed
 };

@@ -6,18 +6,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 
+#include "gguf_detail.h"
 #include "status.h"
 
 namespace qt {
-namespace {
 
-enum Kind : uint32_t {
-    kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64, kKinds
-};
-constexpr int kKindBytes[kKinds] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+using namespace gguf_detail;
+
+namespace {
 
 struct TypeInfo {
     TensorType type;
@@ -38,22 +36,6 @@ const TypeInfo* type_info(TensorType type) {
     return nullptr;
 }
 
-template <typename T>
-T load(const uint8_t* data) {
-    T value;
-    std::memcpy(&value, data, sizeof value);
-    return value;
-}
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-    std::string text = "[";
-    for (size_t i = 0; i < shape.size(); ++i) {
-        if (i) text += ", ";
-        text += shape[i] < 0 ? "any" : std::to_string(shape[i]);
-    }
-    return text + "]";
-}
-
 // Names come from the file: what is shown of them is short and printable.
 std::string shown(std::string_view name) {
     std::string text;
@@ -63,9 +45,15 @@ std::string shown(std::string_view name) {
 
 }  // namespace
 
-const char* tensor_type_name(TensorType type) { return type_info(type)->name; }
-int block_values(TensorType type) { return type_info(type)->values; }
-int block_bytes(TensorType type) { return type_info(type)->bytes; }
+const char* tensor_type_name(TensorType type) {
+    return type_info(type)->name;
+}
+int block_values(TensorType type) {
+    return type_info(type)->values;
+}
+int block_bytes(TensorType type) {
+    return type_info(type)->bytes;
+}
 
 int64_t Tensor::values() const {
     int64_t n = 1;
@@ -84,7 +72,8 @@ class Gguf::Reader {
     explicit Reader(const Gguf& file) : file_(file), next_(file.map_), left_(file.size_) {}
 
     const uint8_t* take(uint64_t bytes, const char* what) {
-        if (bytes > left_) file_.fail(strf("the file ends inside %s: it is truncated or damaged", what));
+        if (bytes > left_)
+            file_.fail(strf("the file ends inside %s: it is truncated or damaged", what));
         const uint8_t* data = next_;
         next_ += bytes;
         left_ -= static_cast<size_t>(bytes);
@@ -147,9 +136,13 @@ Gguf::Gguf(const std::string& path) : path_(path) {
     }
 }
 
-Gguf::~Gguf() { munmap(const_cast<uint8_t*>(map_), size_); }
+Gguf::~Gguf() {
+    munmap(const_cast<uint8_t*>(map_), size_);
+}
 
-void Gguf::fail(const std::string& message) const { fail_file(path_, message); }
+void Gguf::fail(const std::string& message) const {
+    fail_file(path_, message);
+}
 
 void Gguf::read_value(Reader& in, const std::string& key) {
     Value v;
@@ -163,14 +156,17 @@ void Gguf::read_value(Reader& in, const std::string& key) {
         v.item_type = in.number<uint32_t>("a metadata array");
         v.count = in.number<uint64_t>("a metadata array");
         if (v.item_type >= kKinds || v.item_type == kArray)
-            fail(strf("key %s is an array of the unreadable type %u", shown(key).c_str(), v.item_type));
+            fail(strf("key %s is an array of the unreadable type %u", shown(key).c_str(),
+                      v.item_type));
         v.data = in.here();
         if (v.item_type == kString) {
-            if (v.count > in.left() / 8) fail("the array " + shown(key) + " is longer than the file");
+            if (v.count > in.left() / 8)
+                fail("the array " + shown(key) + " is longer than the file");
             for (uint64_t i = 0; i < v.count; ++i) in.string("a metadata array");
         } else {
             const auto item = static_cast<uint64_t>(kKindBytes[v.item_type]);
-            if (v.count > in.left() / item) fail("the array " + shown(key) + " is longer than the file");
+            if (v.count > in.left() / item)
+                fail("the array " + shown(key) + " is longer than the file");
             in.take(v.count * item, "a metadata array");
         }
     } else {
@@ -223,99 +219,8 @@ void Gguf::place_tensors(const std::map<std::string, uint64_t>& offsets, size_t 
     }
 }
 
-const Gguf::Value& Gguf::value(const std::string& key, uint32_t type, const char* expected) const {
-    const auto found = values_.find(key);
-    if (found == values_.end()) fail("key '" + key + "' is missing");
-    if (found->second.type != type) fail("key '" + key + "' is not " + expected);
-    return found->second;
-}
-
-int64_t Gguf::integer_at(uint32_t type, const uint8_t* data, const std::string& key) const {
-    switch (type) {
-        case kU8: return load<uint8_t>(data);
-        case kI8: return load<int8_t>(data);
-        case kU16: return load<uint16_t>(data);
-        case kI16: return load<int16_t>(data);
-        case kU32: return load<uint32_t>(data);
-        case kI32: return load<int32_t>(data);
-        case kI64: return load<int64_t>(data);
-        case kU64: {
-            const auto v = load<uint64_t>(data);
-            return v > INT64_MAX ? INT64_MAX : static_cast<int64_t>(v);
-        }
-        default: fail("key '" + key + "' is not an integer");
-    }
-}
-
-int Gguf::integer(const std::string& key, int64_t lowest, int64_t highest) const {
-    const auto found = values_.find(key);
-    if (found == values_.end()) fail("key '" + key + "' is missing");
-    const int64_t v = integer_at(found->second.type, found->second.data, key);
-    if (v < lowest || v > highest)
-        fail(strf("key '%s' is %lld; %lld to %lld is possible", key.c_str(),
-                  static_cast<long long>(v), static_cast<long long>(lowest),
-                  static_cast<long long>(highest)));
-    return static_cast<int>(v);
-}
-
-float Gguf::number(const std::string& key) const {
-    const float v = load<float>(value(key, kF32, "a number").data);
-    if (!std::isfinite(v)) fail("key '" + key + "' is not finite");
-    return v;
-}
-
-bool Gguf::boolean(const std::string& key) const {
-    return *value(key, kBool, "true or false").data != 0;
-}
-
-std::string_view Gguf::string(const std::string& key) const {
-    const Value& v = value(key, kString, "a string");
-    return {reinterpret_cast<const char*>(v.data), static_cast<size_t>(v.count)};
-}
-
-std::vector<std::string_view> Gguf::strings(const std::string& key) const {
-    const Value& v = value(key, kArray, "an array");
-    if (v.item_type != kString) fail("key '" + key + "' is not an array of strings");
-    std::vector<std::string_view> out;
-    out.reserve(static_cast<size_t>(v.count));
-    const uint8_t* at = v.data;  // walked once already: the lengths are known to fit
-    for (uint64_t i = 0; i < v.count; ++i) {
-        const auto length = load<uint64_t>(at);
-        out.emplace_back(reinterpret_cast<const char*>(at + 8), static_cast<size_t>(length));
-        at += 8 + length;
-    }
-    return out;
-}
-
-std::vector<int32_t> Gguf::integers(const std::string& key) const {
-    const Value& v = value(key, kArray, "an array");
-    if (v.item_type == kString || v.item_type == kF32 || v.item_type == kF64 || v.item_type == kBool)
-        fail("key '" + key + "' is not an array of integers");
-    std::vector<int32_t> out;
-    out.reserve(static_cast<size_t>(v.count));
-    for (uint64_t i = 0; i < v.count; ++i) {
-        const int64_t item = integer_at(
-            v.item_type, v.data + i * static_cast<uint64_t>(kKindBytes[v.item_type]), key);
-        if (item < INT32_MIN || item > INT32_MAX) fail("key '" + key + "' holds a number beyond int32");
-        out.push_back(static_cast<int32_t>(item));
-    }
-    return out;
-}
-
-const Tensor* Gguf::find(const std::string& name) const {
-    const auto found = tensors_.find(name);
-    return found == tensors_.end() ? nullptr : &found->second;
-}
-
-const Tensor& Gguf::tensor(const std::string& name, const std::vector<int64_t>& shape) const {
-    const Tensor* t = find(name);
-    if (!t) fail("tensor '" + name + "' is missing");
-    bool same = t->shape.size() == shape.size();
-    for (size_t i = 0; same && i < shape.size(); ++i) same = shape[i] < 0 || shape[i] == t->shape[i];
-    if (!same)
-        fail("tensor '" + name + "' has shape " + shape_text(t->shape) + ", expected " +
-             shape_text(shape));
-    return *t;
+void Gguf::release() const {
+    madvise(const_cast<uint8_t*>(map_), size_, MADV_DONTNEED);
 }
 
 }  // namespace qt

@@ -65,6 +65,9 @@ class Gguf {
     const Tensor& tensor(const std::string& name, const std::vector<int64_t>& shape) const;
     const std::map<std::string, Tensor>& tensors() const { return tensors_; }
 
+    // Lets the system take back the pages read so far; they come back when they are touched.
+    void release() const;
+
     [[noreturn]] void fail(const std::string& message) const;
 
   private:

@@ -20,6 +20,11 @@ namespace qt {
 // n are zero. (quant.h packs.)
 inline constexpr int kPanel = 16;
 
+// int16 weights: panels of 16 outputs, k in pairs: [ceil(n/16)][k/2][16][2]. Inputs and weights stay
+// within +-kI16Max, so that kI16Run products fit an int32.
+inline constexpr int kI16Max = 4095;
+inline constexpr int kI16Run = 128;
+
 // int8 weights: groups of 8 outputs, k in super-blocks of 128 (4 blocks of 32 with one scale
 // each), so that one group is one stream of whole cache lines:
 //   [ceil(n/8)][ceil(k/128)] { uint16 half scale[4][8]; int8 q[4][8][8][4]; }  (1088 bytes)
@@ -38,10 +43,10 @@ enum class WeightType : uint8_t { f32, f16, bf16, w8, q8 };
 
 enum class Act : uint8_t {
     none,
-    relu,   // max(v, 0)
-    silu,   // v / (1 + exp(-v))
-    gelu,   // 0.5 v (1 + erf(v / sqrt 2))
-    elu,    // v > 0 ? v : exp(v) - 1
+    relu,  // max(v, 0)
+    silu,  // v / (1 + exp(-v))
+    gelu,  // 0.5 v (1 + erf(v / sqrt 2))
+    elu,   // v > 0 ? v : exp(v) - 1
     tanh,
     sigmoid,
     snake,  // v + b * sin(a*v)^2, per channel: a = exp(alpha), b = 1/(exp(beta)+1e-9)
@@ -78,8 +83,25 @@ struct GemmArgs {
     ptrdiff_t z_row = 0;
 };
 
-// y[r][o] = residual[r][o] + sum over blocks b of (sum of x[r][32b+i] * q[o][32b+i]) * (xs[r][b] * scale[o][b])
-// The inner sum is exact in int32. x as written by quantize_q8.
+// The same for int16 inputs, one scale per input row, and int16 weights, one scale per output:
+//   acc[r][o] = w_scale[o] * sum over tap j, then over runs of at most kI16Run channels, of
+//               x_scale[r + j*dilation] * (sum of x[r*x_row + j*x_tap + c] * w[j*c_in + c][o])
+// The inner sum is exact. `out` gives rows, n and what follows (its x and w are not read).
+struct GemmI16Args {
+    const int16_t* x = nullptr;
+    ptrdiff_t x_row = 0;
+    ptrdiff_t x_tap = 0;
+    const float* x_scale = nullptr;
+    int dilation = 1;
+    int taps = 1;
+    int c_in = 0;  // even
+    const int16_t* w = nullptr;
+    const float* w_scale = nullptr;  // [n]
+    GemmArgs out;
+};
+
+// y[r][o] = residual[r][o] + sum over blocks b of (sum of x[r][32b+i] * q[o][32b+i]) * (xs[r][b] *
+// scale[o][b]) The inner sum is exact in int32. x as written by quantize_q8.
 struct GemmQ8Args {
     const int8_t* x = nullptr;  // [rows][q8_row_bytes(k)]
     ptrdiff_t x_row = 0;
@@ -96,10 +118,16 @@ struct GemmQ8Args {
     ptrdiff_t y_row = 0;
 };
 
-static inline int q8_supers(int k) { return (k + kQ8Super - 1) / kQ8Super; }
-static inline int q8_blocks(int k) { return q8_supers(k) * 4; }
-// The values, then their magnitudes (what an unsigned x signed multiplication needs).
-static inline int q8_row_bytes(int k) { return q8_supers(k) * kQ8Super * 2; }
+static inline int q8_supers(int k) {
+    return (k + kQ8Super - 1) / kQ8Super;
+}
+static inline int q8_blocks(int k) {
+    return q8_supers(k) * 4;
+}
+// Per block of 32: the values, then their magnitudes (for an unsigned x signed multiplication).
+static inline int q8_row_bytes(int k) {
+    return q8_supers(k) * kQ8Super * 2;
+}
 
 // One query head over n cached positions: scores = scale * q . k_i; out = softmax(scores) @ V.
 struct AttnArgs {
@@ -135,7 +163,11 @@ struct Kernels {
     void (*gemm_f16)(const GemmArgs&);
     void (*gemm_bf16)(const GemmArgs&);
     void (*gemm_w8)(const GemmArgs&);
+    void (*gemm_i16)(const GemmI16Args&);
     void (*gemm_q8)(const GemmQ8Args&);
+
+    // scale = max|x| / kI16Max; q = round to nearest even (x / scale).
+    void (*quantize_i16)(const float* x, int n, int16_t* q, float* scale);
 
     // One row of k floats -> q [q8_row_bytes(k)], scales [q8_blocks(k)]; the tail is zero.
     // scale = max|x| / 127 per 32; q = round to nearest even (x / scale), within -127..127.

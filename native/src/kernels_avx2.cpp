@@ -1,4 +1,5 @@
-// AVX2 products of int8 with int8 weights, and the table of all AVX2 kernels. Compiled with -mavx2 -mfma -mf16c: no shared inline functions.
+// AVX2 products of int8 with int8 weights, and the table of all AVX2 kernels. Compiled with -mavx2
+// -mfma -mf16c: no shared inline functions.
 
 #include "avx2_math.h"
 #include "kernels_avx2_rows.h"
@@ -7,48 +8,65 @@ namespace qt {
 namespace avx2 {
 namespace {
 
+// Prefetch distance: the hardware prefetcher stops at every page, and one group is 8 KB for k =
+// 1024.
+constexpr int kAhead = 4096;
+
+// One block of 32 along k: dots[r] = sum of x * q for 8 outputs, exact.
+template <int R>
+[[gnu::always_inline]] inline void q8_block(const uint8_t* q, const int8_t* const* x, ptrdiff_t at,
+                                            __m256i* dots) {
+    const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+        const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + i * 32));
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+            int32_t signed4;
+            int32_t magnitude4;
+            __builtin_memcpy(&signed4, x[r] + at + i * 4, 4);
+            __builtin_memcpy(&magnitude4, x[r] + at + 32 + i * 4, 4);
+            // |x| (unsigned) times w with the sign of x: pairs stay within 2*127*127 < 2^15.
+            const __m256i signed_w = _mm256_sign_epi8(w, _mm256_set1_epi32(signed4));
+            const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi32(magnitude4), signed_w);
+            dots[r] = _mm256_add_epi32(dots[r], _mm256_madd_epi16(pairs, ones));
+            // Keeps GCC from adding in a tree, for which it holds (and spills) all products.
+            asm("" : "+x"(dots[r]));
+        }
+    }
+}
+
 // R rows of x by one group of 8 outputs.
 template <int R>
 void q8_tile(const GemmQ8Args& g, int r0, int o0) {
     const int supers = q8_supers(g.k);
-    const ptrdiff_t magnitudes = static_cast<ptrdiff_t>(supers) * kQ8Super;
-    const uint8_t* w = g.w + static_cast<ptrdiff_t>(o0 / kQ8Rows) * supers * kQ8SuperBytes;
-    const int8_t* x = g.x + r0 * g.x_row;
-    const float* xs = g.xs + r0 * g.xs_row;
-    const __m256i ones = _mm256_set1_epi16(1);
+    const uint8_t* super = g.w + static_cast<ptrdiff_t>(o0 / kQ8Rows) * supers * kQ8SuperBytes;
+    const int8_t* x[R];
+    const float* xs[R];
     __m256 sum[R];
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) sum[r] = _mm256_setzero_ps();
-    for (int b = 0; b < supers * 4; ++b) {
-        const uint8_t* super = w + static_cast<ptrdiff_t>(b / 4) * kQ8SuperBytes;
-        const uint8_t* q = super + 64 + b % 4 * 256;
-        // The hardware prefetcher stops at every page; one group is 8 KB for k = 1024.
-        for (int line = 0; line < 256; line += 64) _mm_prefetch(q + 4096 + line, _MM_HINT_T0);
-        __m256i dots[R];
+    for (int r = 0; r < R; ++r) {
+        x[r] = g.x + (r0 + r) * g.x_row;
+        xs[r] = g.xs + (r0 + r) * g.xs_row;
+        sum[r] = _mm256_setzero_ps();
+    }
+    for (int s = 0; s < supers; ++s, super += kQ8SuperBytes) {
+#pragma GCC unroll 17
+        for (int line = 0; line < kQ8SuperBytes; line += 64)
+            _mm_prefetch(super + kAhead + line, _MM_HINT_T0);
+        for (int j = 0; j < 4; ++j) {
+            const int b = s * 4 + j;
+            __m256i dots[R];
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) dots[r] = _mm256_setzero_si256();
-#pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
-            const __m256i wv = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + i * 32));
+            for (int r = 0; r < R; ++r) dots[r] = _mm256_setzero_si256();
+            q8_block<R>(super + 64 + j * 256, x, static_cast<ptrdiff_t>(b) * 64, dots);
+            const __m256 scales = _mm256_cvtph_ps(
+                _mm_loadu_si128(reinterpret_cast<const __m128i*>(super + j * kQ8Rows * 2)));
 #pragma GCC unroll 4
             for (int r = 0; r < R; ++r) {
-                const int8_t* at = x + r * g.x_row + b * 32 + i * 4;
-                int32_t signed4;
-                int32_t magnitude4;
-                __builtin_memcpy(&signed4, at, 4);
-                __builtin_memcpy(&magnitude4, at + magnitudes, 4);
-                // |x| (unsigned) times w with the sign of x: pairs stay within 2*127*127 < 2^15.
-                const __m256i signed_w = _mm256_sign_epi8(wv, _mm256_set1_epi32(signed4));
-                const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi32(magnitude4), signed_w);
-                dots[r] = _mm256_add_epi32(dots[r], _mm256_madd_epi16(pairs, ones));
+                const __m256 scale = _mm256_mul_ps(scales, _mm256_broadcast_ss(xs[r] + b));
+                sum[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[r]), scale, sum[r]);
             }
-        }
-        const __m256 scales = _mm256_cvtph_ps(
-            _mm_loadu_si128(reinterpret_cast<const __m128i*>(super + b % 4 * kQ8Rows * 2)));
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-            const __m256 scale = _mm256_mul_ps(scales, _mm256_broadcast_ss(xs + r * g.xs_row + b));
-            sum[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[r]), scale, sum[r]);
         }
     }
 #pragma GCC unroll 4
@@ -67,10 +85,17 @@ void gemm_q8(const GemmQ8Args& g) {
         int r = 0;
         for (; r + 4 <= g.rows; r += 4) q8_tile<4>(g, r, o);
         switch (g.rows - r) {
-            case 1: q8_tile<1>(g, r, o); break;
-            case 2: q8_tile<2>(g, r, o); break;
-            case 3: q8_tile<3>(g, r, o); break;
-            default: break;
+            case 1:
+                q8_tile<1>(g, r, o);
+                break;
+            case 2:
+                q8_tile<2>(g, r, o);
+                break;
+            case 3:
+                q8_tile<3>(g, r, o);
+                break;
+            default:
+                break;
         }
     }
 }
@@ -81,7 +106,9 @@ constexpr Kernels kAvx2 = {
     .gemm_f16 = gemm_f16,
     .gemm_bf16 = gemm_bf16,
     .gemm_w8 = gemm_w8,
+    .gemm_i16 = gemm_i16,
     .gemm_q8 = gemm_q8,
+    .quantize_i16 = quantize_i16,
     .quantize_q8 = quantize_q8,
     .attention_f32 = attention_f32,
     .attention_f16 = attention_f16,
@@ -101,6 +128,8 @@ constexpr Kernels kAvx2 = {
 }  // namespace avx2
 
 const Kernels& avx2_table();
-const Kernels& avx2_table() { return avx2::kAvx2; }
+const Kernels& avx2_table() {
+    return avx2::kAvx2;
+}
 
 }  // namespace qt

@@ -7,7 +7,7 @@
 // chunks the sums wait in memory: each is still one chain over k upwards, whatever the number of
 // rows and panels.
 
-#include "avx2_math.h"
+#include "avx2_gemm.h"
 #include "kernels_avx2_rows.h"
 
 namespace qt {
@@ -15,9 +15,7 @@ namespace avx2 {
 namespace {
 
 constexpr int kChunk = 256;
-constexpr int kMaxRows = 192;     // of sums kept between chunks: 12 KB
 constexpr int kNarrowChunk = 64;  // for one or two rows, with up to 4 panels side by side
-constexpr int kTileRows = 6;      // 6 x 16 sums fill 12 of the 16 registers
 
 // Each type: the bytes of a panel of k x 16 weights, and values [k0, k1) of it as floats, in
 // `buffer` or where they are.
@@ -78,27 +76,6 @@ struct W8 {
     }
 };
 
-// What happens to 8 finished sums of row r, outputs o..o+count.
-inline __attribute__((always_inline)) void finish8(const GemmArgs& g, int r, int o, int count,
-                                                   __m256 v) {
-    if (g.bias) v = _mm256_add_ps(v, load_lanes(g.bias + o, count));
-    if (g.scale) v = _mm256_mul_ps(v, load_lanes(g.scale + o, count));
-    if (g.residual) v = _mm256_add_ps(v, load_lanes(g.residual + r * g.residual_row + o, count));
-    if (g.y) store_lanes(g.y + r * g.y_row + o, count, v);
-    if (!g.z) return;
-    const bool snake = g.act == Act::snake;
-    const __m256 a = snake ? load_lanes(g.act_a + o, count) : v;
-    const __m256 b = snake ? load_lanes(g.act_b + o, count) : v;
-    store_lanes(g.z + r * g.z_row + o, count, act8(g.act, v, a, b));
-}
-
-void finish(const GemmArgs& g, int r0, int rows, int o, const float* sums) {
-    for (int r = 0; r < rows; ++r, sums += kPanel) {
-        finish8(g, r0 + r, o, g.n - o, _mm256_load_ps(sums));
-        if (g.n - o > 8) finish8(g, r0 + r, o + 8, g.n - o - 8, _mm256_load_ps(sums + 8));
-    }
-}
-
 // sums[p][r] += x[r] . w[p] over k in [k0, k1), for R rows and P panels (R*P <= 6); w[p] points at
 // the weights of k0. The unroll pragmas matter: without them GCC spills the sums and runs three
 // times slower.
@@ -154,14 +131,6 @@ void tile(const GemmArgs& g, const float* x, const float* const* panels, int k0,
         }
 }
 
-// Rows of the next tile: six, but never leaving fewer than four alone (one or two rows are too few
-// sums to hide the latency of an FMA).
-int next_tile(int left) {
-    if (left <= kTileRows) return left;
-    if (left < 2 * kTileRows) return left == 7 || left == 8 ? 4 : left == 11 ? 6 : 5;
-    return kTileRows;
-}
-
 void tile_rows(int rows, const GemmArgs& g, const float* x, const float* w, int k0, int k1,
                float* sums) {
     switch (rows) {
@@ -178,10 +147,6 @@ void tile_rows(int rows, const GemmArgs& g, const float* x, const float* w, int 
         default:
             return tile<6, 1>(g, x, &w, k0, k1, &sums);
     }
-}
-
-void clear(float* sums, int floats) {
-    for (int i = 0; i < floats; i += 8) _mm256_store_ps(sums + i, _mm256_setzero_ps());
 }
 
 // Rows [r0, r0 + rows) of one panel, rows <= kMaxRows.

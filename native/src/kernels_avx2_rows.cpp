@@ -8,7 +8,9 @@
 namespace qt::avx2 {
 namespace {
 
-__m256 zero() { return _mm256_setzero_ps(); }
+__m256 zero() {
+    return _mm256_setzero_ps();
+}
 
 // f(i, count) for i in steps of 8, the last count below 8.
 template <typename F>
@@ -18,7 +20,9 @@ void by_eights(int n, const F& f) {
     if (i < n) f(i, n - i);
 }
 
-__m256 load8(const float* p, int count) { return load_lanes(p, count); }
+__m256 load8(const float* p, int count) {
+    return load_lanes(p, count);
+}
 __m256 load8(const uint16_t* p, int count) {
     if (count >= 8) return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
     alignas(16) uint16_t part[8] = {};
@@ -35,7 +39,8 @@ void scores_of(const AttnArgs& a, const T* k, float* scores) {
     by_eights(a.d, [&](int c, int count) {
         const __m256 q = load8(a.q + c, count);
 #pragma GCC unroll 8
-        for (int j = 0; j < N; ++j) sum[j] = _mm256_fmadd_ps(q, load8(k + j * a.kv_row + c, count), sum[j]);
+        for (int j = 0; j < N; ++j)
+            sum[j] = _mm256_fmadd_ps(q, load8(k + j * a.kv_row + c, count), sum[j]);
     });
     for (int j = 0; j < N; ++j) scores[j] = sum8(sum[j]) * a.scale;
 }
@@ -79,8 +84,12 @@ float largest_magnitude(__m256 v) {
 
 }  // namespace
 
-void attention_f32(const AttnArgs& a) { attention<float>(a); }
-void attention_f16(const AttnArgs& a) { attention<uint16_t>(a); }
+void attention_f32(const AttnArgs& a) {
+    attention<float>(a);
+}
+void attention_f16(const AttnArgs& a) {
+    attention<uint16_t>(a);
+}
 
 void quantize_q8(const float* x, int k, int8_t* q, float* scales) {
     const int padded = q8_supers(k) * kQ8Super;
@@ -102,8 +111,8 @@ void quantize_q8(const float* x, int k, int8_t* q, float* scales) {
         const __m256i high = _mm256_packs_epi32(n[2], n[3]);
         __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
         bytes = _mm256_max_epi8(bytes, _mm256_set1_epi8(-127));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + b * 32), bytes);
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + padded + b * 32), _mm256_abs_epi8(bytes));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + b * 64), bytes);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + b * 64 + 32), _mm256_abs_epi8(bytes));
     }
 }
 
@@ -113,7 +122,8 @@ void depthwise(const DepthwiseArgs& d) {
             __m256 sum = d.bias ? load_lanes(d.bias + c, count) : zero();
             for (int j = 0; j < d.taps; ++j) {
                 const __m256 x = load_lanes(d.x + (r + j) * d.x_row + c, count);
-                const __m256 w = load_lanes(d.w + static_cast<ptrdiff_t>(j) * d.channels + c, count);
+                const __m256 w =
+                    load_lanes(d.w + static_cast<ptrdiff_t>(j) * d.channels + c, count);
                 sum = _mm256_fmadd_ps(x, w, sum);
             }
             store_lanes(d.y + r * d.y_row + c, count, sum);
@@ -182,7 +192,8 @@ void softmax(float* x, int n) {
     by_eights(n, [&](int i, int count) {
         const __m256 v = load_lanes(x + i, count);
         // Masked lanes hold 0, which may be more than every real value.
-        const __m256 in = count < 8 ? _mm256_blendv_ps(most, v, _mm256_castsi256_ps(lanes(count))) : v;
+        const __m256 in =
+            count < 8 ? _mm256_blendv_ps(most, v, _mm256_castsi256_ps(lanes(count))) : v;
         most = _mm256_max_ps(most, in);
     });
     const __m256 top = set(largest_magnitude(most));
@@ -201,7 +212,8 @@ void softmax(float* x, int n) {
 
 void add(const float* x, int n, float* y) {
     by_eights(n, [&](int i, int count) {
-        store_lanes(y + i, count, _mm256_add_ps(load_lanes(y + i, count), load_lanes(x + i, count)));
+        store_lanes(y + i, count,
+                    _mm256_add_ps(load_lanes(y + i, count), load_lanes(x + i, count)));
     });
 }
 
@@ -210,7 +222,8 @@ float dot(const float* a, const float* b, int n) {
     int i = 0;
     for (; i + 32 <= n; i += 32)
         for (int j = 0; j < 4; ++j)
-            sum[j] = _mm256_fmadd_ps(_mm256_loadu_ps(a + i + j * 8), _mm256_loadu_ps(b + i + j * 8), sum[j]);
+            sum[j] = _mm256_fmadd_ps(_mm256_loadu_ps(a + i + j * 8), _mm256_loadu_ps(b + i + j * 8),
+                                     sum[j]);
     for (int j = 0; i < n; i += 8, ++j) {
         const int count = n - i < 8 ? n - i : 8;
         sum[j] = _mm256_fmadd_ps(load_lanes(a + i, count), load_lanes(b + i, count), sum[j]);

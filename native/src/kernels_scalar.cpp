@@ -64,7 +64,9 @@ struct Bf16Panel {
     }
 };
 struct W8Panel {
-    static ptrdiff_t bytes(int k) { return ptrdiff_t{(k + kW8Block - 1) / kW8Block} * kW8BlockBytes; }
+    static ptrdiff_t bytes(int k) {
+        return ptrdiff_t{(k + kW8Block - 1) / kW8Block} * kW8BlockBytes;
+    }
     static float at(const uint8_t* panel, int k, int o) {
         const uint8_t* block = panel + ptrdiff_t{k / kW8Block} * kW8BlockBytes;
         uint16_t half;
@@ -85,26 +87,73 @@ void panel_sums(const GemmArgs& g, const float* x, const uint8_t* panel, float* 
     }
 }
 
+// What follows the sums of row r, outputs [o0, o0 + width).
+void finish(const GemmArgs& g, int r, int o0, int width, float* v) {
+    for (int o = 0; o < width; ++o) {
+        if (g.bias) v[o] += g.bias[o0 + o];
+        if (g.scale) v[o] *= g.scale[o0 + o];
+        if (g.residual) v[o] += g.residual[r * g.residual_row + o0 + o];
+    }
+    if (g.y)
+        for (int o = 0; o < width; ++o) g.y[r * g.y_row + o0 + o] = v[o];
+    if (g.z)
+        activate(g.act, v, g.act_a ? g.act_a + o0 : nullptr, g.act_b ? g.act_b + o0 : nullptr,
+                 width, g.z + r * g.z_row + o0);
+}
+
 template <typename W>
 void gemm(const GemmArgs& g) {
     for (int o0 = 0; o0 < g.n; o0 += kPanel) {
-        const uint8_t* w = static_cast<const uint8_t*>(g.w) + o0 / kPanel * W::bytes(g.taps * g.c_in);
+        const uint8_t* w =
+            static_cast<const uint8_t*>(g.w) + o0 / kPanel * W::bytes(g.taps * g.c_in);
         const int width = g.n - o0 < kPanel ? g.n - o0 : kPanel;
         for (int r = 0; r < g.rows; ++r) {
             float v[kPanel];
             panel_sums<W>(g, g.x + r * g.x_row, w, v);
-            for (int o = 0; o < width; ++o) {
-                if (g.bias) v[o] += g.bias[o0 + o];
-                if (g.scale) v[o] *= g.scale[o0 + o];
-                if (g.residual) v[o] += g.residual[r * g.residual_row + o0 + o];
-            }
-            if (g.y)
-                for (int o = 0; o < width; ++o) g.y[r * g.y_row + o0 + o] = v[o];
-            if (g.z)
-                activate(g.act, v, g.act_a ? g.act_a + o0 : nullptr,
-                         g.act_b ? g.act_b + o0 : nullptr, width, g.z + r * g.z_row + o0);
+            finish(g, r, o0, width, v);
         }
     }
+}
+
+// One run of products of row r: scaled to float.
+void add_run(const GemmI16Args& g, int r, int tap, int c0, int c1, const int16_t* panel, float* v) {
+    const int16_t* x = g.x + r * g.x_row + tap * g.x_tap;
+    for (int o = 0; o < kPanel; ++o) {
+        int32_t sum = 0;
+        for (int c = c0; c < c1; ++c) {
+            const ptrdiff_t k = static_cast<ptrdiff_t>(tap) * g.c_in + c;
+            sum += x[c] * panel[(k / 2 * kPanel + o) * 2 + k % 2];
+        }
+        v[o] += static_cast<float>(sum) * g.x_scale[r + tap * g.dilation];
+    }
+}
+
+void gemm_i16(const GemmI16Args& g) {
+    const int n = g.out.n;
+    for (int o0 = 0; o0 < n; o0 += kPanel) {
+        const int16_t* panel = g.w + static_cast<ptrdiff_t>(o0) * g.taps * g.c_in;
+        const int width = n - o0 < kPanel ? n - o0 : kPanel;
+        for (int r = 0; r < g.out.rows; ++r) {
+            float v[kPanel] = {};
+            for (int tap = 0; tap < g.taps; ++tap)
+                for (int c = 0; c < g.c_in; c += kI16Run)
+                    add_run(g, r, tap, c, c + kI16Run < g.c_in ? c + kI16Run : g.c_in, panel, v);
+            for (int o = 0; o < width; ++o) v[o] *= g.w_scale[o0 + o];
+            finish(g.out, r, o0, width, v);
+        }
+    }
+}
+
+void quantize_i16(const float* x, int n, int16_t* q, float* scale) {
+    float largest = 0;
+    for (int i = 0; i < n; ++i)
+        if (std::fabs(x[i]) > largest) largest = std::fabs(x[i]);
+    const float inverse = largest > 0 ? kI16Max / largest : 0;
+    for (int i = 0; i < n; ++i) {
+        const float v = std::nearbyint(x[i] * inverse);
+        q[i] = static_cast<int16_t>(v > kI16Max ? kI16Max : v > -kI16Max ? v : -kI16Max);
+    }
+    *scale = largest / kI16Max;
 }
 
 void gemm_q8(const GemmQ8Args& g) {
@@ -124,7 +173,7 @@ void gemm_q8(const GemmQ8Args& g) {
                     const auto* q = reinterpret_cast<const int8_t*>(super + 64 + b % 4 * 256);
                     int32_t sum = 0;
                     for (int i = 0; i < 32; ++i)
-                        sum += x[b * 32 + i] * q[i / 4 * 32 + o * 4 + i % 4];
+                        sum += x[b * 64 + i] * q[i / 4 * 32 + o * 4 + i % 4];
                     acc += static_cast<float>(sum) * (half_to_float(half) * xs[b]);
                 }
                 if (g.bias) acc += g.bias[o0 + o];
@@ -147,8 +196,9 @@ void quantize_q8(const float* x, int k, int8_t* q, float* scales) {
         for (int i = b * 32; i < b * 32 + 32; ++i) {
             const float v = i < k ? std::nearbyint(x[i] * inverse) : 0;
             const int value = v > 127 ? 127 : v > -127 ? static_cast<int>(v) : -127;
-            q[i] = static_cast<int8_t>(value);
-            q[padded + i] = static_cast<int8_t>(value < 0 ? -value : value);
+            int8_t* at = q + b * 64 + i % 32;
+            at[0] = static_cast<int8_t>(value);
+            at[32] = static_cast<int8_t>(value < 0 ? -value : value);
         }
     }
 }
@@ -166,8 +216,12 @@ void softmax(float* x, int n) {
     for (int i = 0; i < n; ++i) x[i] *= inverse;
 }
 
-float kv_value(float v) { return v; }
-float kv_value(F16 v) { return half_to_float(v.bits); }
+float kv_value(float v) {
+    return v;
+}
+float kv_value(F16 v) {
+    return half_to_float(v.bits);
+}
 
 template <typename T>
 void attention(const AttnArgs& a) {
@@ -246,7 +300,9 @@ constexpr Kernels kScalar = {
     .gemm_f16 = gemm<F16Panel>,
     .gemm_bf16 = gemm<Bf16Panel>,
     .gemm_w8 = gemm<W8Panel>,
+    .gemm_i16 = gemm_i16,
     .gemm_q8 = gemm_q8,
+    .quantize_i16 = quantize_i16,
     .quantize_q8 = quantize_q8,
     .attention_f32 = attention<float>,
     .attention_f16 = attention<F16>,
@@ -264,6 +320,8 @@ constexpr Kernels kScalar = {
 
 }  // namespace
 
-const Kernels& scalar_kernels() { return kScalar; }
+const Kernels& scalar_kernels() {
+    return kScalar;
+}
 
 }  // namespace qt

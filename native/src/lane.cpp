@@ -35,7 +35,12 @@ void Lane::begin(Request& request) {
     codec_ = engine_.decoder.new_state();
     guard_.begin(request.loop);
     looped_ = false;
-    position_ = 0;
+    position_ = engine_.voices.restore(prompt_.rows, cache_);
+    request.result.n_prompt_cached = position_;
+    voice_rows_ = std::vector<float>(
+        prompt_.rows.begin(),
+        prompt_.rows.begin() +
+            static_cast<ptrdiff_t>(request.plan.voice_rows()) * engine_.talker.hidden());
     frame_index_ = 0;
     // Without a listener nobody waits for the first chunk: decode in the best size throughout.
     chunk_frames_ = request.on_chunk ? request.first_chunk_frames : request.chunk_frames;
@@ -54,6 +59,7 @@ void Lane::prefill_step() {
     engine_.talker.forward(engine_.pool, h, rows);
     position_ += n;
     if (position_ == prompt_.n_rows) {
+        engine_.voices.keep(voice_rows_, request_->plan.voice_rows(), cache_);
         std::copy_n(h + static_cast<ptrdiff_t>(n - 1) * width, width, hidden_.begin());
         engine_.talker.logits(engine_.pool, hidden_.data(), 1, logits_.data());
         phase_ = request_->plan.in_context() ? Phase::prime : Phase::frames;
@@ -64,7 +70,13 @@ void Lane::prefill_step() {
 void Lane::prime() {
     const Clock::time_point start = Clock::now();
     const PromptPlan& plan = request_->plan;
-    engine_.decoder.prime(engine_.pool, codec_, engine_.decoder_work, plan.ref_codes.data(), plan.ref_frames);
+    if (const CodecState* known = engine_.voices.codec(plan.ref_codes)) {
+        codec_ = *known;
+    } else {
+        engine_.decoder.prime(engine_.pool, codec_, engine_.decoder_work, plan.ref_codes.data(),
+                              plan.ref_frames);
+        engine_.voices.keep_codec(plan.ref_codes, codec_);
+    }
     phase_ = Phase::frames;
     request_->result.codec_ms += milliseconds(Clock::now() - start);
 }
@@ -81,7 +93,8 @@ bool Lane::choose_code0() {
     const double random = uniform_at(r.seed, static_cast<uint32_t>(frame_index_), 0);
     const int code = choose(logits_, r.rules, random, scratch_);
     if (code < 0)
-        throw Error(Status::generate_failed, "the talker's logits are not numbers: a damaged model file?");
+        throw Error(Status::generate_failed,
+                    "the talker's logits are not numbers: a damaged model file?");
     if (static_cast<size_t>(code) == eos) {
         finish(QT_FINISH_STOP);
         return false;
@@ -118,9 +131,11 @@ void Lane::emit(int frames) {
     if (frames == 0) return;
     Request& r = *request_;
     const Clock::time_point start = Clock::now();
-    const auto n = static_cast<size_t>(frames) * static_cast<size_t>(engine_.decoder.samples_per_frame());
+    const auto n =
+        static_cast<size_t>(frames) * static_cast<size_t>(engine_.decoder.samples_per_frame());
     audio_.resize(n);
-    engine_.decoder.decode(engine_.pool, codec_, engine_.decoder_work, waiting_.data(), frames, audio_.data());
+    engine_.decoder.decode(engine_.pool, codec_, engine_.decoder_work, waiting_.data(), frames,
+                           audio_.data());
     waiting_.clear();
     const Clock::time_point now = Clock::now();
     r.result.codec_ms += milliseconds(now - start);
@@ -143,7 +158,9 @@ void Lane::next_input(float* row) {
     kernels().add(text, width, row);
 }
 
-CacheRow Lane::cache_row() { return {&cache_, position_++}; }
+CacheRow Lane::cache_row() {
+    return {&cache_, position_++};
+}
 
 void Lane::take_output(const float* hidden, const float* logits) {
     std::copy_n(hidden, hidden_.size(), hidden_.begin());

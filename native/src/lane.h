@@ -49,17 +49,18 @@ class Lane {
     Phase phase_ = Phase::idle;
     Request* request_ = nullptr;
     Prompt prompt_;
-    int position_ = 0;  // rows in the cache
+    std::vector<float> voice_rows_;  // the prompt's beginning (prefill overwrites the rows)
+    int position_ = 0;               // rows in the cache
     int frame_index_ = 0;
     int chunk_frames_ = 0;  // of the chunk that is being collected
     LoopGuard guard_;
     bool looped_ = false;
-    std::vector<float> hidden_;    // [hidden]
-    std::vector<float> logits_;    // [n_logits]
+    std::vector<float> hidden_;  // [hidden]
+    std::vector<float> logits_;  // [n_logits]
     std::vector<float> scratch_;
-    std::vector<uint64_t> seen_;   // values of code 0 so far, one bit each
-    std::vector<int32_t> frame_;   // [16]
-    std::vector<int32_t> waiting_; // [n, 16], not yet decoded
+    std::vector<uint64_t> seen_;    // values of code 0 so far, one bit each
+    std::vector<int32_t> frame_;    // [16]
+    std::vector<int32_t> waiting_;  // [n, 16], not yet decoded
     std::vector<float> audio_;
 };
 

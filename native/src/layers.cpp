@@ -85,11 +85,30 @@ Packed pack_w8(Pool& pool, const std::vector<RowRef>& rows, int k) {
 
 }  // namespace
 
-void run_part(const Kernels& kernels, const Layer& layer, const LayerIo& io, int r0, int r1, int o0,
-              int o1) {
+GemmArgs epilogue(const Layer& layer, const LayerIo& io, int r0, int r1, int o0, int o1) {
     const ptrdiff_t n = layer.n();
     const ptrdiff_t out = r0 * n + o0;
+    const auto from = [&](const std::vector<float>& v) {
+        return v.empty() ? nullptr : v.data() + o0;
+    };
     GemmArgs g;
+    g.rows = r1 - r0;
+    g.n = o1 - o0;
+    g.bias = from(layer.bias);
+    g.scale = from(layer.scale);
+    g.residual = io.residual ? io.residual + out : nullptr;
+    g.y = io.y ? io.y + out : nullptr;
+    g.z = io.z ? io.z + out : nullptr;
+    g.residual_row = g.y_row = g.z_row = n;
+    g.act = layer.act;
+    g.act_a = from(layer.act_a);
+    g.act_b = from(layer.act_b);
+    return g;
+}
+
+void run_part(const Kernels& kernels, const Layer& layer, const LayerIo& io, int r0, int r1, int o0,
+              int o1) {
+    GemmArgs g = epilogue(layer, io, r0, r1, o0, o1);
     g.x_row = static_cast<ptrdiff_t>(layer.stride) * layer.c_in;
     g.x_tap = static_cast<ptrdiff_t>(layer.dilation) * layer.c_in;
     g.x = io.x + r0 * g.x_row;
@@ -98,40 +117,42 @@ void run_part(const Kernels& kernels, const Layer& layer, const LayerIo& io, int
     g.taps = side_by_side ? 1 : layer.taps;
     g.c_in = side_by_side ? layer.taps * layer.c_in : layer.c_in;
     g.w = layer.w.at(o0);
-    g.rows = r1 - r0;
-    g.n = o1 - o0;
-    g.bias = layer.bias.empty() ? nullptr : layer.bias.data() + o0;
-    g.scale = layer.scale.empty() ? nullptr : layer.scale.data() + o0;
-    g.residual = io.residual ? io.residual + out : nullptr;
-    g.y = io.y ? io.y + out : nullptr;
-    g.z = io.z ? io.z + out : nullptr;
-    g.residual_row = g.y_row = g.z_row = n;
-    g.act = layer.act;
-    g.act_a = layer.act_a.empty() ? nullptr : layer.act_a.data() + o0;
-    g.act_b = layer.act_b.empty() ? nullptr : layer.act_b.data() + o0;
     gemm_of(kernels, layer.w.type)(g);
 }
 
-void run(Pool& pool, const Kernels& kernels, const Layer& layer, const LayerIo& io) {
-    const int units = divide_up(layer.n(), layer.w.unit());
-    const int64_t k = layer.w.k;
+Cut cut_for(const Layer& layer, int unit, int rows, double bytes) {
     const int64_t row_bytes = static_cast<int64_t>(layer.stride) * layer.c_in * 4;
-    const int row_block =
-        static_cast<int>(std::clamp<int64_t>(kPieceRowBytes / row_bytes / kTileRows * kTileRows,
-                                             8 * kTileRows, std::max(io.rows, 8 * kTileRows)));
-    const int row_pieces = std::max(1, io.rows / row_block);  // the last one takes the rest
-    const int64_t unit_macs = k * layer.w.unit() * std::min(io.rows, row_block);
-    const auto unit_bytes = static_cast<int64_t>(layer.w.unit_bytes());
-    const int per_piece = std::clamp(
-        std::max(divide_up(kPieceMacs, unit_macs), divide_up(kPieceBytes, unit_bytes)), 1, units);
-    const int unit_pieces = divide_up(units, per_piece);
-    pool.parallel_for(row_pieces * unit_pieces, [&](int piece, int) {
-        const int r = piece % row_pieces;
-        const int u = piece / row_pieces * per_piece;
-        run_part(kernels, layer, io, r * row_block,
-                 r + 1 == row_pieces ? io.rows : (r + 1) * row_block, u * layer.w.unit(),
-                 std::min(layer.n(), (u + per_piece) * layer.w.unit()));
+    const int64_t fitting = kPieceRowBytes / row_bytes / kTileRows * kTileRows;
+    Cut cut;
+    cut.rows = rows;
+    cut.row_block = static_cast<int>(
+        std::clamp<int64_t>(fitting, 8 * kTileRows, std::max(rows, 8 * kTileRows)));
+    cut.row_pieces = std::max(1, rows / cut.row_block);  // the last one takes the rest
+    const int units = divide_up(layer.n(), unit);
+    const int64_t unit_weights = static_cast<int64_t>(layer.w.k) * unit;
+    const int for_work = divide_up(kPieceMacs, unit_weights * std::min(rows, cut.row_block));
+    const auto unit_bytes = static_cast<int64_t>(static_cast<double>(unit_weights) * bytes);
+    const int for_bytes = divide_up(kPieceBytes, std::max<int64_t>(1, unit_bytes));
+    const int per_piece = std::clamp(std::max(for_work, for_bytes), 1, units);
+    cut.n = layer.n();
+    cut.out_block = per_piece * unit;
+    cut.out_pieces = divide_up(units, per_piece);
+    return cut;
+}
+
+void run(Pool& pool, const Kernels& kernels, const Layer& layer, const LayerIo& io) {
+    const double bytes = static_cast<double>(layer.w.unit_bytes()) / layer.w.k / layer.w.unit();
+    const Cut cut = cut_for(layer, layer.w.unit(), io.rows, bytes);
+    pool.parallel_for(cut.pieces(), [&](int piece, int) {
+        run_part(kernels, layer, io, cut.first_row(piece), cut.end_row(piece), cut.first_out(piece),
+                 cut.end_out(piece));
     });
+}
+
+const float* mapped_floats(const Tensor& tensor) {
+    const bool aligned = reinterpret_cast<uintptr_t>(tensor.data) % alignof(float) == 0;
+    return tensor.type == TensorType::f32 && aligned ? reinterpret_cast<const float*>(tensor.data)
+                                                     : nullptr;
 }
 
 std::vector<float> load_vector(const Gguf& file, const std::string& name, int n) {
@@ -184,9 +205,8 @@ Layer load_conv_transposed(Pool& pool, const Gguf& file, const std::string& name
     Layer layer;
     layer.taps = taps / stride;
     layer.c_in = c_in;
-    layer.w =
-        with_width(file.tensor(name + ".weight", {c_in, c_out, taps}), width,
-                   [&](const Tensor& t) { return pack_conv_transposed(pool, t, stride); });
+    layer.w = with_width(file.tensor(name + ".weight", {c_in, c_out, taps}), width,
+                         [&](const Tensor& t) { return pack_conv_transposed(pool, t, stride); });
     const std::vector<float> bias = load_vector(file, name + ".bias", c_out);
     for (int j = 0; j < stride; ++j) layer.bias.insert(layer.bias.end(), bias.begin(), bias.end());
     return layer;

@@ -46,8 +46,32 @@ void run(Pool& pool, const Kernels& kernels, const Layer& layer, const LayerIo& 
 void run_part(const Kernels& kernels, const Layer& layer, const LayerIo& io, int r0, int r1, int o0,
               int o1);
 
+// How a layer is cut into pieces: blocks of rows by groups of panels.
+struct Cut {
+    int rows = 0, row_block = 0, row_pieces = 1;
+    int n = 0, out_block = 0, out_pieces = 1;
+
+    int pieces() const { return row_pieces * out_pieces; }
+    int first_row(int piece) const { return piece % row_pieces * row_block; }
+    int end_row(int piece) const {
+        return (piece + 1) % row_pieces == 0 ? rows : first_row(piece) + row_block;
+    }
+    int first_out(int piece) const { return piece / row_pieces * out_block; }
+    int end_out(int piece) const {
+        const int end = first_out(piece) + out_block;
+        return end < n ? end : n;
+    }
+};
+// unit: outputs per panel; bytes: of one weight.
+Cut cut_for(const Layer& layer, int unit, int rows, double bytes);
+
+// What a kernel does with the sums of rows [r0, r1) and outputs [o0, o1).
+GemmArgs epilogue(const Layer& layer, const LayerIo& io, int r0, int r1, int o0, int o1);
+
 // Loaders; the weights keep their exact values. Names are those of the tensors without ".weight"
 // and ".bias"; a shape that does not fit is an Error naming the tensor.
+// The values where the file has them as f32, else null; valid as long as the file is open.
+const float* mapped_floats(const Tensor& tensor);
 std::vector<float> load_vector(const Gguf& file, const std::string& name, int n);
 Layer load_linear(Pool& pool, const Gguf& file, const std::string& name, int n, int k, bool bias);
 // Several matrices with the same input, one below the other.

@@ -46,7 +46,8 @@ void compute(const Packed& w, const LinearArgs& args, const Quantised& q, int fi
 }
 
 template <typename F>
-void in_pieces(Pool& pool, const Packed& w, const LinearArgs& args, Quantised& scratch, const F& after) {
+void in_pieces(Pool& pool, const Packed& w, const LinearArgs& args, Quantised& scratch,
+               const F& after) {
     if (w.type == WeightType::q8) scratch.assign(args.x, args.x_row, args.rows, w.k);
     int units = static_cast<int>(kPieceBytes / w.unit_bytes());
     units = std::max(kUnitsTogether, units / kUnitsTogether * kUnitsTogether);

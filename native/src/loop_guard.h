@@ -8,9 +8,9 @@
 namespace qt {
 
 struct LoopRules {
-    int ngram = 4;       // 0: never nudge
+    int ngram = 4;  // 0: never nudge
     int max_period = 16;
-    int repeats = 4;     // 0: guard off
+    int repeats = 4;  // 0: guard off
     int window = 64;
 };
 

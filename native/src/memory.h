@@ -9,7 +9,8 @@ namespace qt {
 class Block {
   public:
     Block() = default;
-    // Zeroed; untouched pages cost nothing. huge: ask for 2 MiB pages (blocks used from end to end).
+    // Zeroed; untouched pages cost nothing. huge: ask for 2 MiB pages (blocks used from end to
+    // end).
     explicit Block(size_t bytes, bool huge = true);  // throws Error out_of_memory
     ~Block() { release(); }
     Block(Block&& other) noexcept

@@ -13,6 +13,11 @@
 
 namespace qt {
 
+// A string with something in it: NULL and "" both mean "none".
+bool given(const char* text);
+// NULL, "" or "auto" in any case.
+bool is_auto(const char* lang);
+
 // Bytes of the structs of an ABI version; 0 for a version that is not read.
 size_t init_params_bytes(int abi_version);
 size_t tts_params_bytes(int abi_version);

@@ -9,7 +9,9 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
-void append(Ids& to, const Ids& from) { to.insert(to.end(), from.begin(), from.end()); }
+void append(Ids& to, const Ids& from) {
+    to.insert(to.end(), from.begin(), from.end());
+}
 
 // <|im_start|>{who}\n{text}<|im_end|>\n
 Ids turn(const TalkerInfo& info, const Tokenizer& tokenizer, const std::string& who,
@@ -31,7 +33,8 @@ Ids middle(const Ids& ids, size_t tail, const char* field) {
 std::vector<int> codec_prefix(const TalkerInfo& info, const PromptInput& input) {
     const Language* language = input.language;
     // A dialect speaker asked for Chinese, or for nothing, speaks the dialect.
-    if (input.speaker && !input.speaker->dialect.empty() && (!language || language->name == "chinese"))
+    if (input.speaker && !input.speaker->dialect.empty() &&
+        (!language || language->name == "chinese"))
         language = &info.language(input.speaker->dialect);
     std::vector<int> ids;
     if (language)
@@ -49,14 +52,22 @@ std::vector<int> codec_prefix(const TalkerInfo& info, const PromptInput& input) 
 
 int PromptPlan::rows() const {
     const size_t before = instruct.size() + role.size() + codec_prefix.size() - 1;
-    const size_t a = ref_text.size() + text.size() + 1;             // in-context: texts, tts_eos
-    const size_t b = 1 + static_cast<size_t>(ref_frames);           // bos, reference frames
-    size_t last = 1;                                                // streaming: one text token
+    const size_t a = ref_text.size() + text.size() + 1;    // in-context: texts, tts_eos
+    const size_t b = 1 + static_cast<size_t>(ref_frames);  // bos, reference frames
+    size_t last = 1;                                       // streaming: one text token
     if (in_context())
         last = layout == Layout::streaming ? b : a + b;
     else if (layout == Layout::non_streaming)
         last = text.size() + 2;
     return static_cast<int>(before + last);
+}
+
+int PromptPlan::voice_rows() const {
+    const size_t before = instruct.size() + role.size() + codec_prefix.size() - 1;
+    size_t reference = ref_text.size();
+    if (layout == Layout::streaming)
+        reference = std::min(reference, 1 + static_cast<size_t>(ref_frames));
+    return static_cast<int>(before + (in_context() ? reference : 0));
 }
 
 int PromptPlan::trailing() const {
@@ -66,7 +77,8 @@ int PromptPlan::trailing() const {
     return std::max(0, left);
 }
 
-PromptPlan plan_prompt(const TalkerInfo& info, const Tokenizer& tokenizer, const PromptInput& input) {
+PromptPlan plan_prompt(const TalkerInfo& info, const Tokenizer& tokenizer,
+                       const PromptInput& input) {
     PromptPlan plan;
     plan.layout = input.layout;
     if (!input.instruct.empty()) plan.instruct = turn(info, tokenizer, "user", input.instruct);
@@ -90,7 +102,8 @@ PromptPlan plan_prompt(const TalkerInfo& info, const Tokenizer& tokenizer, const
     return plan;
 }
 
-PromptBuilder::PromptBuilder(Pool& pool, const TalkerInfo& info, Talker& talker, CodeEmbedding& codes)
+PromptBuilder::PromptBuilder(Pool& pool, const TalkerInfo& info, Talker& talker,
+                             CodeEmbedding& codes)
     : info_(info), talker_(talker), codes_(codes), width_(static_cast<size_t>(talker.hidden())) {
     const int32_t pad[] = {info.tts_pad};
     const int32_t bos[] = {info.tts_bos};
@@ -117,7 +130,8 @@ void PromptBuilder::add_codec(int id, Rows& rows, size_t row) {
 
 // n-1 rows: tts_pad x (n-2), tts_bos, each plus its codec row; the last codec row, bos, belongs to
 // what follows.
-void PromptBuilder::append_prefix(const PromptPlan& plan, std::span<const float> voice, Rows& rows) {
+void PromptBuilder::append_prefix(const PromptPlan& plan, std::span<const float> voice,
+                                  Rows& rows) {
     const size_t n = plan.codec_prefix.size();
     for (size_t i = 0; i + 1 < n; ++i) {
         append_row(i + 2 < n ? pad_ : bos_, rows);
@@ -193,7 +207,8 @@ void PromptBuilder::lay_in_context(Pool& pool, const PromptPlan& plan, Prompt& p
             kernels().add(text, width, b.data() + k * width_);
         }
         append_row(b, prompt.rows);
-        if (n_a > n_b) prompt.trailing.assign(a.begin() + static_cast<ptrdiff_t>(n_b * width_), a.end());
+        if (n_a > n_b)
+            prompt.trailing.assign(a.begin() + static_cast<ptrdiff_t>(n_b * width_), a.end());
         return;
     }
     for (size_t k = 0; k < n_a; ++k) add_codec(info_.pad, a, k);

@@ -4,7 +4,8 @@
 //   instruction   P(each token)
 //   role          P(<|im_start|>), P(assistant), P(\n)
 //   prefix        tts_pad .. tts_pad tts_bos  +  [think.., language, think_eos, voice, pad]
-//   text          three layouts, see Layout; what does not fit goes along with the frames (trailing)
+//   text          three layouts, see Layout; what does not fit goes along with the frames
+//   (trailing)
 #pragma once
 
 #include <cstdint>
@@ -26,14 +27,15 @@ struct PromptPlan {
     std::vector<int32_t> instruct;  // the whole instruction turn, or empty
     std::vector<int32_t> role;      // 3 ids
     std::vector<int32_t> text;
-    std::vector<int32_t> ref_text;  // in-context cloning only
-    std::vector<int> codec_prefix;  // codec ids; kVoiceRow is the x-vector
+    std::vector<int32_t> ref_text;   // in-context cloning only
+    std::vector<int> codec_prefix;   // codec ids; kVoiceRow is the x-vector
     std::vector<int32_t> ref_codes;  // [ref_frames, 16]
     int ref_frames = 0;
     Layout layout = Layout::streaming;
 
-    int rows() const;      // of the prefill
-    int trailing() const;  // text rows that go along with the frames, tts_eos included
+    int rows() const;        // of the prefill
+    int voice_rows() const;  // the first rows, in which no word of `text` has a part
+    int trailing() const;    // text rows that go along with the frames, tts_eos included
     bool in_context() const { return ref_frames > 0; }
 };
 
@@ -51,10 +53,11 @@ struct PromptInput {
     Layout layout = Layout::streaming;
 };
 
-PromptPlan plan_prompt(const TalkerInfo& info, const Tokenizer& tokenizer, const PromptInput& input);
+PromptPlan plan_prompt(const TalkerInfo& info, const Tokenizer& tokenizer,
+                       const PromptInput& input);
 
 struct Prompt {
-    std::vector<float> rows;      // [n_rows, hidden]: the prefill
+    std::vector<float> rows;  // [n_rows, hidden]: the prefill
     int n_rows = 0;
     std::vector<float> trailing;  // [n_trailing, hidden]: the text row of frame 0, 1, ...
     int n_trailing = 0;           // afterwards: tts_pad

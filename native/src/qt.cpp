@@ -123,7 +123,8 @@ std::string build_info() {
     built += ", \"avx2\"";
 #endif
     return qt::strf(
-        "{\"name\": \"phonate\", \"version\": \"%s\", \"abi_min\": %d, \"abi_max\": %d, \"isa\": \"%s\", "
+        "{\"name\": \"phonate\", \"version\": \"%s\", \"abi_min\": %d, \"abi_max\": %d, \"isa\": "
+        "\"%s\", "
         "\"isa_built\": [%s], \"threads\": %d, \"formats\": [\"F32\", \"F16\", \"BF16\", \"Q8_0\", "
         "\"Q4_0\", \"Q4_K\", \"Q5_K\", \"Q6_K\"]}",
         QT_VERSION, QT_ABI_VERSION_MIN, QT_ABI_VERSION, qt::kernels().name, built.c_str(),
@@ -134,16 +135,22 @@ std::string build_info() {
 
 extern "C" {
 
-const char* qt_version(void) { return QT_VERSION; }
+const char* qt_version(void) {
+    return QT_VERSION;
+}
 
 const char* qt_build_info(void) {
     static const std::string info = build_info();
     return info.c_str();
 }
 
-const char* qt_last_error(void) { return last_error.c_str(); }
+const char* qt_last_error(void) {
+    return last_error.c_str();
+}
 
-qt_result qt_last_result(void) { return last_result; }
+qt_result qt_last_result(void) {
+    return last_result;
+}
 
 void qt_log_set(qt_log_cb callback, void* user_data) {
     guarded([&] { qt::set_log(callback, user_data); });
@@ -164,9 +171,13 @@ qt_context* qt_init(const qt_init_params* params) {
     return ctx;
 }
 
-void qt_free(qt_context* ctx) { delete ctx; }
+void qt_free(qt_context* ctx) {
+    delete ctx;
+}
 
-int qt_num_codebooks(const qt_context* ctx) { return ctx ? qt::kCodebooks : -1; }
+int qt_num_codebooks(const qt_context* ctx) {
+    return ctx ? qt::kCodebooks : -1;
+}
 
 int qt_duration_sec_to_tokens(const qt_context* ctx, float seconds) {
     if (!ctx || !std::isfinite(seconds) || seconds <= 0) return -1;
@@ -210,7 +221,8 @@ void qt_audio_free(qt_audio* audio) {
     *audio = {};
 }
 
-int qt_extract_voice_ref(qt_context* ctx, const float* audio_24k, int n_samples, qt_voice_ref* out) {
+int qt_extract_voice_ref(qt_context* ctx, const float* audio_24k, int n_samples,
+                         qt_voice_ref* out) {
     if (out) *out = {};
     return guarded([&] {
         qt_context& c = checked(ctx);

@@ -57,7 +57,8 @@ void load_q8_block(const Tensor& t, const uint8_t* row, const float* floats, int
     if (t.type == TensorType::q8_0) {
         std::memcpy(scale, row + static_cast<ptrdiff_t>(b) * 34, 2);
         std::memcpy(q, row + static_cast<ptrdiff_t>(b) * 34 + 2, 32);
-        // The kernels negate weights: -128, which no quantiser of this type writes, has no negative.
+        // The kernels negate weights: -128, which no quantiser of this type writes, has no
+        // negative.
         for (int i = 0; i < 32; ++i) q[i] = std::max<int8_t>(q[i], -127);
     } else if (t.type == TensorType::q4_0) {
         const uint8_t* block = row + static_cast<ptrdiff_t>(b) * 18;
@@ -108,7 +109,8 @@ void for_each_output(Pool& pool, const Packed& p, const F& one) {
     pool.parallel_for(pieces, [&](int piece, int) {
         const int end = std::min(p.n, (piece + 1) * kPackPieceUnits * p.unit());
         for (int o = piece * kPackPieceUnits * p.unit(); o < end; ++o) {
-            uint8_t* unit = p.data.as<uint8_t>() + static_cast<size_t>(o / p.unit()) * p.unit_bytes();
+            uint8_t* unit =
+                p.data.as<uint8_t>() + static_cast<size_t>(o / p.unit()) * p.unit_bytes();
             one(o, unit, o % p.unit());
         }
     });
@@ -186,9 +188,10 @@ Packed pack_conv_transposed(Pool& pool, const Tensor& tensor, int stride) {
     const int out = static_cast<int>(tensor.shape[1]);
     const int taps = static_cast<int>(tensor.shape[2]);
     if (taps != stride && taps != 2 * stride)
-        throw Error(Status::invalid_params,
-                    strf("tensor '%s': a transposed convolution of stride %d needs %d or %d taps, not %d",
-                         tensor.name.c_str(), stride, stride, 2 * stride, taps));
+        throw Error(
+            Status::invalid_params,
+            strf("tensor '%s': a transposed convolution of stride %d needs %d or %d taps, not %d",
+                 tensor.name.c_str(), stride, stride, 2 * stride, taps));
     const int columns = taps / stride;  // x[t-1] and x[t], or x[t] alone
     const std::vector<float> w = to_floats(tensor);
     return pack_filled(

@@ -21,17 +21,17 @@ inline float milliseconds(Clock::duration d) {
 
 struct Request {
     PromptPlan plan;
-    std::vector<float> voice;            // [hidden] or empty
+    std::vector<float> voice;  // [hidden] or empty
     int max_frames = 0;
     SampleRules rules;
     SampleRules predictor_rules;
     float repetition_penalty = 1;
     uint64_t seed = 0;
-    std::vector<int32_t> onset_bans;     // values of code 0
+    std::vector<int32_t> onset_bans;  // values of code 0
     int onset_ban_frames = 0;
     LoopRules loop;
     int first_chunk_frames = 1;
-    int chunk_frames = 4;                // the most in a later chunk
+    int chunk_frames = 4;  // the most in a later chunk
 
     qt_cancel_cb cancel = nullptr;
     void* cancel_user_data = nullptr;
@@ -42,8 +42,8 @@ struct Request {
 
     // Filled while it runs.
     Clock::time_point entered;
-    std::vector<int32_t> codes;          // [n_frames, 16]
-    std::vector<float> samples;          // without on_chunk
+    std::vector<int32_t> codes;  // [n_frames, 16]
+    std::vector<float> samples;  // without on_chunk
     qt_result result = {};
 
     bool wants_cancel() const { return cancel && cancel(cancel_user_data); }

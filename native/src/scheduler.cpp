@@ -170,12 +170,15 @@ void Scheduler::round() {
     for (Job* job : std::vector<Job*>(active_)) {
         Lane& lane = *job->lane;
         const bool alive = guarded(*job, [&] {
-            if (job->request->wants_cancel()) throw Error(Status::cancelled, "cancel returned true");
+            if (job->request->wants_cancel())
+                throw Error(Status::cancelled, "cancel returned true");
         });
         if (!alive) continue;
         if (lane.phase() == Lane::Phase::prefill || lane.phase() == Lane::Phase::prime) {
             worked = true;
-            guarded(*job, [&] { lane.phase() == Lane::Phase::prefill ? lane.prefill_step() : lane.prime(); });
+            guarded(*job, [&] {
+                lane.phase() == Lane::Phase::prefill ? lane.prefill_step() : lane.prime();
+            });
         } else if (ask_flow(*job)) {
             ready.push_back(job);
         }
@@ -229,7 +232,8 @@ void Scheduler::frame(std::vector<Job*>& jobs) {
         rows.push_back(jobs[i]->lane->cache_row());
     }
     engine_.talker.forward(engine_.pool, inputs_.data(), rows);
-    engine_.talker.logits(engine_.pool, inputs_.data(), static_cast<int>(jobs.size()), logits_.data());
+    engine_.talker.logits(engine_.pool, inputs_.data(), static_cast<int>(jobs.size()),
+                          logits_.data());
     const float talker_ms = milliseconds(Clock::now() - start);
     for (size_t i = 0; i < jobs.size(); ++i) {
         jobs[i]->lane->take_output(inputs_.data() + i * width, logits_.data() + i * n_logits);
@@ -238,7 +242,8 @@ void Scheduler::frame(std::vector<Job*>& jobs) {
 }
 
 void Scheduler::cancel_everything() {
-    for (Job* job : std::vector<Job*>(active_)) complete(*job, cancelled("the context is being freed"));
+    for (Job* job : std::vector<Job*>(active_))
+        complete(*job, cancelled("the context is being freed"));
     std::deque<Job*> waiting;
     {
         const std::lock_guard<std::mutex> hold(lock_);

@@ -21,9 +21,10 @@ std::vector<RowRef> head_rows(const Gguf& file, const TalkerInfo& info, int hidd
 Talker::Talker(Pool& pool, const Gguf& file, const TalkerInfo& info, int kv_size)
     : transformer_(pool, file, "talker", TransformerShape::read(file, "qwen3-tts.talker"), kv_size),
       text_embedding_(&file.tensor("talker.text_embd.weight", {info.text_vocab, info.text_hidden})),
-      fc1_(pack_linear(pool, file.tensor("talker.text_proj.fc1.weight",
-                                         {info.text_hidden, info.text_hidden}))),
-      fc2_(pack_linear(pool, file.tensor("talker.text_proj.fc2.weight", {hidden(), info.text_hidden}))),
+      fc1_(pack_linear(
+          pool, file.tensor("talker.text_proj.fc1.weight", {info.text_hidden, info.text_hidden}))),
+      fc2_(pack_linear(pool,
+                       file.tensor("talker.text_proj.fc2.weight", {hidden(), info.text_hidden}))),
       fc1_bias_(to_floats(file.tensor("talker.text_proj.fc1.bias", {info.text_hidden}))),
       fc2_bias_(to_floats(file.tensor("talker.text_proj.fc2.bias", {hidden()}))),
       head_(pack_rows(pool, head_rows(file, info, hidden()))) {}
@@ -54,12 +55,14 @@ void Talker::compute_text_rows(Pool& pool, std::span<const int32_t> ids, float* 
     std::vector<float> x(ids.size() * static_cast<size_t>(k));
     std::vector<float> y(x.size());
     for (size_t i = 0; i < ids.size(); ++i)
-        dequantize(text_embedding_->type,
-                   text_embedding_->data + static_cast<size_t>(ids[i]) * text_embedding_->row_bytes(),
-                   k, x.data() + i * static_cast<size_t>(k));
-    linear(pool, fc1_,
-           {.x = x.data(), .x_row = k, .rows = n, .bias = fc1_bias_.data(), .y = y.data(), .y_row = k},
-           quantised_);
+        dequantize(
+            text_embedding_->type,
+            text_embedding_->data + static_cast<size_t>(ids[i]) * text_embedding_->row_bytes(), k,
+            x.data() + i * static_cast<size_t>(k));
+    linear(
+        pool, fc1_,
+        {.x = x.data(), .x_row = k, .rows = n, .bias = fc1_bias_.data(), .y = y.data(), .y_row = k},
+        quantised_);
     kernels().activate(Act::silu, y.data(), nullptr, nullptr, n * k, y.data());
     linear(pool, fc2_,
            {.x = y.data(),

@@ -18,13 +18,15 @@ class Talker {
     // kv_size: positions a request may have.
     Talker(Pool& pool, const Gguf& file, const TalkerInfo& info, int kv_size);
 
-    int hidden() const { return transformer_.shape().hidden; }
+    const TransformerShape& shape() const { return transformer_.shape(); }
+    int hidden() const { return shape().hidden; }
+    bool exact() const { return transformer_.exact(); }
     // Logits per row: the real codes, then eos. The other control codes can never be chosen, so
     // their rows of the head are not even loaded.
     int n_logits() const { return head_.n; }
     int eos_logit() const { return head_.n - 1; }
     KvCache new_cache(int capacity) const {
-        return KvCache(transformer_.shape(), capacity, !transformer_.exact());
+        return KvCache(shape(), capacity, !exact());
     }
 
     // rows [ids, hidden] = fc2(silu(fc1(embedding[id]))): what a text token looks like as input.

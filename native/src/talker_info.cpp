@@ -98,7 +98,8 @@ void TalkerInfo::read_languages(const Gguf& file) {
     const auto ids = file.integers(p + "ids");
     same_length(file, p + "ids", ids.size(), language_names.size());
     for (size_t i = 0; i < ids.size(); ++i) {
-        if (ids[i] < 0 || ids[i] >= codec_vocab) file.fail("key '" + p + "ids' holds an id out of range");
+        if (ids[i] < 0 || ids[i] >= codec_vocab)
+            file.fail("key '" + p + "ids' holds an id out of range");
         languages.push_back({lower(language_names[i]), ids[i]});
     }
 }
@@ -112,7 +113,8 @@ void TalkerInfo::read_speakers(const Gguf& file) {
     same_length(file, p + "ids", ids.size(), speaker_names.size());
     same_length(file, p + "dialects", dialects.size(), speaker_names.size());
     for (size_t i = 0; i < ids.size(); ++i) {
-        if (ids[i] < 0 || ids[i] >= codec_vocab) file.fail("key '" + p + "ids' holds an id out of range");
+        if (ids[i] < 0 || ids[i] >= codec_vocab)
+            file.fail("key '" + p + "ids' holds an id out of range");
         speakers.push_back({std::string(speaker_names[i]), ids[i], lower(dialects[i])});
         if (!dialects[i].empty()) language(dialects[i]);
     }
@@ -122,7 +124,8 @@ const Language& TalkerInfo::language(std::string_view name) const {
     const std::string wanted = lower(name);
     for (const Language& language : languages)
         if (language.name == wanted) return language;
-    fail_params("lang: " + shown(name) + " is not known; this model speaks auto, " + names(languages));
+    fail_params("lang: " + shown(name) + " is not known; this model speaks auto, " +
+                names(languages));
 }
 
 const SpeakerInfo& TalkerInfo::speaker(std::string_view name) const {

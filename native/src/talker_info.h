@@ -35,8 +35,9 @@ struct TalkerInfo {
     int codec_vocab = 0;
     int codes = 0;  // real codes are 0..codes-1; 2048
 
-    int pad = 0, bos = 0, eos = 0, think = 0, nothink = 0, think_bos = 0, think_eos = 0;  // codec side
-    int im_start = 0, im_end = 0, tts_pad = 0, tts_bos = 0, tts_eos = 0;                 // text side
+    int pad = 0, bos = 0, eos = 0, think = 0, nothink = 0, think_bos = 0,
+        think_eos = 0;                                                    // codec side
+    int im_start = 0, im_end = 0, tts_pad = 0, tts_bos = 0, tts_eos = 0;  // text side
 
     std::vector<Language> languages;
     std::vector<SpeakerInfo> speakers;

@@ -22,8 +22,12 @@ constexpr int kMaxPieces = 1 << 22;
 // between two loops of a frame, shorter than anything a neighbour would notice.
 constexpr int kSpins = 1500;
 
-uint64_t next_piece(uint64_t ticket) { return ticket & kPieceMask; }
-uint64_t pieces_of(uint64_t ticket) { return (ticket >> kPieceBits) & kPieceMask; }
+uint64_t next_piece(uint64_t ticket) {
+    return ticket & kPieceMask;
+}
+uint64_t pieces_of(uint64_t ticket) {
+    return (ticket >> kPieceBits) & kPieceMask;
+}
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -39,7 +43,8 @@ double cgroup_cores() {
     std::ifstream v2("/sys/fs/cgroup/cpu.max");
     std::string quota;
     double period = 0;
-    if (v2 >> quota >> period && quota != "max" && period > 0) return std::atof(quota.c_str()) / period;
+    if (v2 >> quota >> period && quota != "max" && period > 0)
+        return std::atof(quota.c_str()) / period;
     std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
     std::ifstream v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
     double microseconds = 0;

@@ -41,7 +41,8 @@ class Pool {
             return;
         }
         using Function = std::remove_reference_t<F>;
-        run(pieces,
+        run(
+            pieces,
             [](void* context, int piece, int worker) {
                 (*static_cast<Function*>(context))(piece, worker);
             },

@@ -46,10 +46,11 @@ TransformerShape TransformerShape::read(const Gguf& file, const std::string& pre
                        prefix.c_str(), s.heads, s.kv_heads));
     if (s.head_dim % 2 != 0) file.fail("key '" + prefix + ".attention.key_length' is odd");
     if (s.ffn % kPanel != 0)
-        file.fail(strf("key '%s.feed_forward_length' is %d, no multiple of %d", prefix.c_str(), s.ffn,
-                       kPanel));
+        file.fail(strf("key '%s.feed_forward_length' is %d, no multiple of %d", prefix.c_str(),
+                       s.ffn, kPanel));
     if (!(s.rope_theta > 1)) file.fail("key '" + prefix + ".rope.freq_base' is not above 1");
-    if (!(s.eps > 0)) file.fail("key '" + prefix + ".attention.layer_norm_rms_epsilon' is not above 0");
+    if (!(s.eps > 0))
+        file.fail("key '" + prefix + ".attention.layer_norm_rms_epsilon' is not above 0");
     return s;
 }
 
@@ -59,7 +60,8 @@ KvCache::KvCache(const TransformerShape& shape, int capacity, bool half)
       head_dim_(shape.head_dim),
       capacity_(capacity),
       half_(half) {
-    const size_t values = static_cast<size_t>(shape.layers) * shape.kv_heads * capacity * shape.head_dim;
+    const size_t values =
+        static_cast<size_t>(shape.layers) * shape.kv_heads * capacity * shape.head_dim;
     // No huge pages: every head of every layer would hold one from its first position on.
     keys_ = Block(values * (half ? 2 : 4), false);
     values_ = Block(values * (half ? 2 : 4), false);
@@ -84,14 +86,16 @@ Transformer::Transformer(Pool& pool, const Gguf& file, const std::string& prefix
                          const TransformerShape& shape, int positions)
     : shape_(shape), layers_(static_cast<size_t>(shape.layers)), positions_(positions) {
     for (int i = 0; i < shape.layers; ++i)
-        load_layer(pool, file, prefix + ".blk." + std::to_string(i), layers_[static_cast<size_t>(i)]);
+        load_layer(pool, file, prefix + ".blk." + std::to_string(i),
+                   layers_[static_cast<size_t>(i)]);
     output_norm_ = to_floats(file.tensor(prefix + ".output_norm.weight", {shape.hidden}));
     const int half = shape.head_dim / 2;
     // As the reference: frequencies and angles are rounded to fp32 before the cosine.
     for (int p = 0; p < positions; ++p)
         for (int i = 0; i < half; ++i) {
             const float exponent = static_cast<float>(2 * i) / static_cast<float>(shape.head_dim);
-            const float angle = static_cast<float>(p) * (1.0F / std::pow(shape.rope_theta, exponent));
+            const float angle =
+                static_cast<float>(p) * (1.0F / std::pow(shape.rope_theta, exponent));
             cos_.push_back(std::cos(angle));
             sin_.push_back(std::sin(angle));
         }
@@ -186,14 +190,16 @@ void Transformer::attention(Pool& pool, const Layer& layer, int index,
         const int kv_head = piece % s.kv_heads;
         float* scores = scores_.data() + static_cast<ptrdiff_t>(worker) * positions_;
         for (int r = run.begin; r < run.end; ++r)
-            store_head(layer, index, kv_head, rows[static_cast<size_t>(r)], qkv_.data() + r * qkv_dim);
+            store_head(layer, index, kv_head, rows[static_cast<size_t>(r)],
+                       qkv_.data() + r * qkv_dim);
         for (int r = run.begin; r < run.end; ++r)
             for (int head = kv_head * group; head < (kv_head + 1) * group; ++head)
                 attend_head(layer, index, head, rows[static_cast<size_t>(r)], r, scores);
     });
 }
 
-void Transformer::store_head(const Layer& layer, int index, int head, const CacheRow& row, float* qkv) {
+void Transformer::store_head(const Layer& layer, int index, int head, const CacheRow& row,
+                             float* qkv) {
     const TransformerShape& s = shape_;
     const int d = s.head_dim;
     float* k = qkv + static_cast<ptrdiff_t>(s.heads + head) * d;
@@ -237,16 +243,17 @@ void Transformer::feed_forward(Pool& pool, const Layer& layer, float* h, int row
     const TransformerShape& s = shape_;
     norm_rows(h, layer.ffn_norm.data(), rows);
     const int unit = layer.gate_up.unit();
-    linear_then(pool, layer.gate_up,
-                {.x = x_.data(), .x_row = s.hidden, .rows = rows, .y = gate_up_.data(), .y_row = 2 * s.ffn},
-                quantised_, [&](int first, int last) {
-                    for (int r = 0; r < rows; ++r)
-                        for (int o = first; o < last; o += 2 * unit) {
-                            const float* gate = gate_up_.data() + static_cast<ptrdiff_t>(r) * 2 * s.ffn + o;
-                            float* act = act_.data() + static_cast<ptrdiff_t>(r) * s.ffn + o / 2;
-                            kernels().swiglu(gate, gate + unit, unit, act);
-                        }
-                });
+    linear_then(
+        pool, layer.gate_up,
+        {.x = x_.data(), .x_row = s.hidden, .rows = rows, .y = gate_up_.data(), .y_row = 2 * s.ffn},
+        quantised_, [&](int first, int last) {
+            for (int r = 0; r < rows; ++r)
+                for (int o = first; o < last; o += 2 * unit) {
+                    const float* gate = gate_up_.data() + static_cast<ptrdiff_t>(r) * 2 * s.ffn + o;
+                    float* act = act_.data() + static_cast<ptrdiff_t>(r) * s.ffn + o / 2;
+                    kernels().swiglu(gate, gate + unit, unit, act);
+                }
+        });
     linear(pool, layer.down,
            {.x = act_.data(),
             .x_row = s.ffn,

@@ -103,7 +103,8 @@ class Transformer {
     void norm_rows(const float* h, const float* weight, int rows);
     void attention(Pool& pool, const Layer& layer, int index, const std::vector<CacheRow>& rows);
     void store_head(const Layer& layer, int index, int head, const CacheRow& row, float* qkv);
-    void attend_head(const Layer& layer, int index, int head, const CacheRow& row, int r, float* scores);
+    void attend_head(const Layer& layer, int index, int head, const CacheRow& row, int r,
+                     float* scores);
     void feed_forward(Pool& pool, const Layer& layer, float* h, int rows);
 
     TransformerShape shape_;

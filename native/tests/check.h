@@ -32,37 +32,37 @@ inline void fail(const char* file, int line, const std::string& what) {
 
 }  // namespace check
 
-#define TEST(name)                                            \
-    static void test_##name();                                \
+#define TEST(name)                                              \
+    static void test_##name();                                  \
     static check::Register register_##name(#name, test_##name); \
     static void test_##name()
 
-#define CHECK(condition) \
-    do {                 \
+#define CHECK(condition)                                               \
+    do {                                                               \
         if (!(condition)) check::fail(__FILE__, __LINE__, #condition); \
     } while (0)
 
-#define CHECK_NEAR(a, b, tolerance)                                                       \
-    do {                                                                                  \
-        const double check_a = (a), check_b = (b);                                        \
-        if (!(std::fabs(check_a - check_b) <= (tolerance)))                               \
-            check::fail(__FILE__, __LINE__, std::string(#a " ~ " #b ": ") +               \
-                                                std::to_string(check_a) + " against " +   \
-                                                std::to_string(check_b));                 \
+#define CHECK_NEAR(a, b, tolerance)                                                             \
+    do {                                                                                        \
+        const double check_a = (a), check_b = (b);                                              \
+        if (!(std::fabs(check_a - check_b) <= (tolerance)))                                     \
+            check::fail(__FILE__, __LINE__,                                                     \
+                        std::string(#a " ~ " #b ": ") + std::to_string(check_a) + " against " + \
+                            std::to_string(check_b));                                           \
     } while (0)
 
 // The expression throws qt::Error and its message holds `part`.
-#define CHECK_ERROR(expression, part)                                                          \
-    do {                                                                                       \
-        bool check_thrown = false;                                                             \
-        try {                                                                                  \
-            (void)(expression);                                                                \
-        } catch (const std::exception& e) {                                                    \
-            check_thrown = true;                                                               \
-            if (!std::strstr(e.what(), part))                                                  \
-                check::fail(__FILE__, __LINE__, std::string("message is: ") + e.what());       \
-        }                                                                                      \
-        if (!check_thrown) check::fail(__FILE__, __LINE__, "no exception: " #expression);      \
+#define CHECK_ERROR(expression, part)                                                     \
+    do {                                                                                  \
+        bool check_thrown = false;                                                        \
+        try {                                                                             \
+            (void)(expression);                                                           \
+        } catch (const std::exception& e) {                                               \
+            check_thrown = true;                                                          \
+            if (!std::strstr(e.what(), part))                                             \
+                check::fail(__FILE__, __LINE__, std::string("message is: ") + e.what());  \
+        }                                                                                 \
+        if (!check_thrown) check::fail(__FILE__, __LINE__, "no exception: " #expression); \
     } while (0)
 
 // Tests whose name contains argv[1], or all of them.

@@ -46,7 +46,8 @@ class File {
   public:
     explicit File(const std::string& content) {
         const char* folder = std::getenv("TMPDIR");
-        path_ = std::string(folder ? folder : "/tmp") + "/gguf_test_" + std::to_string(getpid()) + ".gguf";
+        path_ = std::string(folder ? folder : "/tmp") + "/gguf_test_" + std::to_string(getpid()) +
+                ".gguf";
         std::ofstream(path_, std::ios::binary) << content;
     }
     ~File() { std::remove(path_.c_str()); }
@@ -68,7 +69,12 @@ std::string good() {
     b.text("some.strings").number(kArray).number(kString).number<uint64_t>(2).text("x").text("yz");
     b.text("some.ints").number(kArray).number(kI32).number<uint64_t>(3);
     for (const int32_t v : {1, -2, 3}) b.number(v);
-    b.text("w").number<uint32_t>(2).number<uint64_t>(4).number<uint64_t>(2).number<uint32_t>(0).number<uint64_t>(0);
+    b.text("w")
+        .number<uint32_t>(2)
+        .number<uint64_t>(4)
+        .number<uint64_t>(2)
+        .number<uint32_t>(0)
+        .number<uint64_t>(0);
     b.text("q").number<uint32_t>(1).number<uint64_t>(32).number<uint32_t>(8).number<uint64_t>(32);
     b.align(32);
     for (int i = 0; i < 8; ++i) b.number(static_cast<float>(i));
@@ -138,7 +144,8 @@ TEST(refuses_impossible_tensors) {
     CHECK_ERROR(load(one_tensor(3, {32}, 0, 64)), "type 3");
     CHECK_ERROR(load(one_tensor(8, {33}, 0, 64)), "no whole number of Q8_0 blocks");
     CHECK_ERROR(load(one_tensor(0, {0}, 0, 64)), "impossible shape");
-    CHECK_ERROR(load(one_tensor(0, {uint64_t{1} << 40, uint64_t{1} << 40}, 0, 64)), "impossible shape");
+    CHECK_ERROR(load(one_tensor(0, {uint64_t{1} << 40, uint64_t{1} << 40}, 0, 64)),
+                "impossible shape");
     CHECK_ERROR(load(one_tensor(0, {1, 1, 1, 1, 1}, 0, 64)), "5 dimensions");
     CHECK_ERROR(load(one_tensor(0, {}, 0, 64)), "0 dimensions");
 }
@@ -169,7 +176,8 @@ TEST(flipped_bytes_never_crash) {
     int loaded = 0;
     for (int round = 0; round < 20000; ++round) {
         std::string damaged = whole;
-        for (int i = 0; i < 1 + round % 3; ++i) damaged[rng() % damaged.size()] = static_cast<char>(rng());
+        for (int i = 0; i < 1 + round % 3; ++i)
+            damaged[rng() % damaged.size()] = static_cast<char>(rng());
         const File file(damaged);
         try {
             const Gguf g(file.path());

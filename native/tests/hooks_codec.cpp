@@ -5,8 +5,8 @@
 namespace {
 
 struct Codec {
-    Codec(const char* path, int threads)
-        : pool(threads), file(path), decoder(file, pool), work(decoder) {}
+    Codec(const char* path, int threads, bool fast)
+        : pool(threads), file(path), decoder(file, pool, fast), work(decoder) {}
     qt::Pool pool;
     qt::Gguf file;
     qt::CodecDecoder decoder;
@@ -15,9 +15,9 @@ struct Codec {
 
 }  // namespace
 
-HOOK void* hook_codec_new(const char* path, int32_t threads) {
+HOOK void* hook_codec_new(const char* path, int32_t threads, int32_t fast) {
     return hooks::guard(static_cast<void*>(nullptr),
-                        [&]() -> void* { return new Codec(path, threads); });
+                        [&]() -> void* { return new Codec(path, threads, fast != 0); });
 }
 
 HOOK void hook_codec_free(void* codec) {

@@ -1,12 +1,13 @@
 // Every fast kernel against the scalar one: all lengths 1..300, all misalignments, and no byte read
 // or written outside the ranges (the sanitizer builds see reads; guard values see writes).
+#include "kernels.h"
+
 #include <algorithm>
 #include <memory>
 #include <random>
 
 #include "check.h"
 #include "half.h"
-#include "kernels.h"
 
 using namespace qt;
 
@@ -26,7 +27,8 @@ constexpr float kGuard = 12345.5F;
 // beyond; `room` guard values behind what is written.
 class Row {
   public:
-    Row(int n, int shift, float spread = 1) : n_(n), data_(static_cast<size_t>(n + shift)), shift_(shift) {
+    Row(int n, int shift, float spread = 1)
+        : n_(n), data_(static_cast<size_t>(n + shift)), shift_(shift) {
         std::normal_distribution<float> normal(0, spread);
         for (float& v : data_) v = normal(rng);
     }
@@ -99,7 +101,8 @@ TEST(activations_at_the_edges) {
     const float one[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     for (const Kernels* fast : fast_tables())
         for (const float v : values)
-            for (const Act act : {Act::silu, Act::gelu, Act::elu, Act::tanh, Act::sigmoid, Act::snake}) {
+            for (const Act act :
+                 {Act::silu, Act::gelu, Act::elu, Act::tanh, Act::sigmoid, Act::snake}) {
                 float got = 0;
                 float want = 0;
                 fast->activate(act, &v, one, one, 1, &got);
@@ -232,8 +235,15 @@ void over_attention(bool half, const F& call) {
                 Out got(d);
                 Out want(d);
                 std::vector<float> scores(static_cast<size_t>(n));
-                AttnArgs a = {.q = q.get(), .k = k.get(), .v = v.get(), .kv_row = stride, .n = n,
-                              .d = d, .scale = 0.3F, .scores = scores.data(), .out = got.get()};
+                AttnArgs a = {.q = q.get(),
+                              .k = k.get(),
+                              .v = v.get(),
+                              .kv_row = stride,
+                              .n = n,
+                              .d = d,
+                              .scale = 0.3F,
+                              .scores = scores.data(),
+                              .out = got.get()};
                 if (half) {
                     a.k = kh.data();
                     a.v = vh.data();
@@ -264,8 +274,15 @@ TEST(depthwise) {
         const Row b(n, shift);
         Out got(rows * n);
         Out want(rows * n);
-        DepthwiseArgs a = {.x = x.get(), .x_row = n, .taps = taps, .channels = n, .w = w.get(),
-                           .bias = b.get(), .rows = rows, .y = got.get(), .y_row = n};
+        DepthwiseArgs a = {.x = x.get(),
+                           .x_row = n,
+                           .taps = taps,
+                           .channels = n,
+                           .w = w.get(),
+                           .bias = b.get(),
+                           .rows = rows,
+                           .y = got.get(),
+                           .y_row = n};
         fast.depthwise(a);
         a.y = want.get();
         scalar_kernels().depthwise(a);
@@ -295,7 +312,8 @@ std::vector<uint8_t> w8_weights(int n, int k) {
     for (int b = 0; b < blocks; ++b)
         for (int o = 0; o < kPanel; ++o) {
             const uint16_t scale = float_to_half(static_cast<float>(byte(rng) + 300) / 1e5F);
-            __builtin_memcpy(w.data() + static_cast<ptrdiff_t>(b) * kW8BlockBytes + o * 2, &scale, 2);
+            __builtin_memcpy(w.data() + static_cast<ptrdiff_t>(b) * kW8BlockBytes + o * 2, &scale,
+                             2);
         }
     return w;
 }
@@ -361,7 +379,8 @@ TEST(gemm_over_lengths) {
 
 TEST(gemm_of_many_rows) {
     for (const Kernels* fast : fast_tables())
-        for (const int rows : {31, 191, 192, 193, 199, 385}) check_gemm(*fast, {rows, 17, 300, 1, 1}, rows);
+        for (const int rows : {31, 191, 192, 193, 199, 385})
+            check_gemm(*fast, {rows, 17, 300, 1, 1}, rows);
 }
 
 // A row's outputs do not depend on how many rows or outputs are computed with it, to the last bit.
@@ -407,7 +426,8 @@ TEST(gemm_rows_are_independent) {
 TEST(gemm_as_convolution) {
     for (const Kernels* fast : fast_tables())
         for (const int dilation : {1, 3, 9})
-            for (const int taps : {1, 2, 3, 7}) check_gemm(*fast, {13, 20, 12, taps, dilation}, taps + dilation);
+            for (const int taps : {1, 2, 3, 7})
+                check_gemm(*fast, {13, 20, 12, taps, dilation}, taps + dilation);
 }
 
 TEST(a_sum_does_not_depend_on_its_neighbours) {
@@ -459,7 +479,8 @@ Q8Problem q8_problem(int rows, int n, int k) {
     std::uniform_int_distribution<int> byte(-127, 127);
     for (int s = 0; s < groups * q8_supers(k); ++s) {
         for (int i = 0; i < 32; ++i) {
-            const uint16_t scale = float_to_half(std::fabs(std::normal_distribution<float>(0, 0.01F)(rng)));
+            const uint16_t scale =
+                float_to_half(std::fabs(std::normal_distribution<float>(0, 0.01F)(rng)));
             p.w.push_back(static_cast<uint8_t>(scale & 255));
             p.w.push_back(static_cast<uint8_t>(scale >> 8));
         }
@@ -472,17 +493,26 @@ Q8Problem q8_problem(int rows, int n, int k) {
         scalar_kernels().quantize_q8(x.get(), k, p.x.data() + r * q8_row_bytes(k),
                                      p.xs.data() + r * q8_blocks(k));
     }
-    for (int i = 0; i < rows * n; ++i) p.residual.push_back(std::normal_distribution<float>(0, 1)(rng));
+    for (int i = 0; i < rows * n; ++i)
+        p.residual.push_back(std::normal_distribution<float>(0, 1)(rng));
     for (int i = 0; i < n; ++i) p.bias.push_back(std::normal_distribution<float>(0, 1)(rng));
     return p;
 }
 
 GemmQ8Args q8_args(const Q8Problem& p, bool extras, float* y) {
-    return {.x = p.x.data(), .x_row = q8_row_bytes(p.k), .xs = p.xs.data(), .xs_row = q8_blocks(p.k),
-            .w = p.w.data(), .k = p.k, .rows = p.rows, .n = p.n,
+    return {.x = p.x.data(),
+            .x_row = q8_row_bytes(p.k),
+            .xs = p.xs.data(),
+            .xs_row = q8_blocks(p.k),
+            .w = p.w.data(),
+            .k = p.k,
+            .rows = p.rows,
+            .n = p.n,
             .bias = extras ? p.bias.data() : nullptr,
-            .residual = extras ? p.residual.data() : nullptr, .residual_row = p.n,
-            .y = y, .y_row = p.n};
+            .residual = extras ? p.residual.data() : nullptr,
+            .residual_row = p.n,
+            .y = y,
+            .y_row = p.n};
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ for preset in "$@"; do
     cmake --build --preset "$preset"
     ctest --preset "$preset"
     [ -n "$PYTHON" ] || continue
-    # The interpreter itself is not instrumented: the runtime must be loaded before it.
+    # The interpreter itself is not instrumented: the runtime must be loaded before it, and libstdc++
+    # with it, so that the runtime finds the real __cxa_throw.
     case $preset in
         asan) runtime=$(${CXX:-c++} -print-file-name=libasan.so) ;;
         ubsan) runtime=$(${CXX:-c++} -print-file-name=libubsan.so) ;;
@@ -28,7 +29,7 @@ for preset in "$@"; do
         ASAN_OPTIONS=detect_leaks=0 \
         TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=1" \
         UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-        LD_PRELOAD="$runtime" \
+        LD_PRELOAD="$runtime $(${CXX:-c++} -print-file-name=libstdc++.so.6)" \
             "$PYTHON" -m pytest tests/native -q -x -p no:cacheprovider
     )
 done

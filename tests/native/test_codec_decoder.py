@@ -18,11 +18,11 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 class Decoder:
     """A qt::CodecDecoder of a GGUF file with a pool of `threads`."""
 
-    def __init__(self, path: Path, threads: int = 1) -> None:
+    def __init__(self, path: Path, threads: int = 1, *, fast: bool = False) -> None:
         self.lib = testhooks.load()
         for name in ("new", "state", "state_copy"):
             getattr(self.lib, f"hook_codec_{name}").restype = C.c_void_p
-        self.handle = C.c_void_p(self.lib.hook_codec_new(str(path).encode(), threads))
+        self.handle = C.c_void_p(self.lib.hook_codec_new(str(path).encode(), threads, int(fast)))
         if not self.handle:
             raise RuntimeError(testhooks.error())
         shape = np.zeros(4, np.int32)
@@ -97,6 +97,19 @@ def test_equals_the_oracle_on_every_weight_type(made, file_type: str) -> None:
     codes = random_codes(9, 1)
     want = oracle_codec.Codec(path).decode(codes)
     assert np.abs(Decoder(path)(codes) - want).max() < 1e-5
+
+
+def test_fast_is_close_and_streams_exactly(made) -> None:
+    path = made("tiny-base").codec
+    codes = random_codes(30, 9)
+    exact, fast = Decoder(path)(codes), Decoder(path, fast=True)
+    got = fast(codes)
+    noise = np.sqrt(np.mean((got - exact) ** 2))
+    assert 0 < noise < 1e-3 * np.sqrt(np.mean(exact**2))  # better than 60 dB
+    stream = fast.stream()
+    pieces = [stream.decode(part) for part in np.split(codes, [1, 2, 7, 19])]
+    np.testing.assert_array_equal(np.concatenate(pieces), got)
+    np.testing.assert_array_equal(Decoder(path, 3, fast=True)(codes), got)
 
 
 def test_one_thread_equals_many(made) -> None:

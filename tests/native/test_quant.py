@@ -1,0 +1,104 @@
+"""GGUF's block formats against gguf-py, and packed matrices against plain products."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import testhooks
+from gguf import GGMLQuantizationType as Type
+
+TYPES = [Type.F32, Type.F16, Type.BF16, Type.Q8_0, Type.Q4_0, Type.Q4_K, Type.Q5_K, Type.Q6_K]
+
+
+def address(array: np.ndarray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def random_blocks(kind: Type, n_blocks: int, seed: int) -> np.ndarray:
+    """Bytes of valid blocks: every bit pattern of the integers, finite scales."""
+    _, size = gguf.GGML_QUANT_SIZES[kind]
+    rng = np.random.default_rng(seed)
+    blocks = rng.integers(0, 256, (n_blocks, size), dtype=np.uint8)
+    halves = {
+        Type.Q8_0: [0],
+        Type.Q4_0: [0],
+        Type.Q4_K: [0, 2],
+        Type.Q5_K: [0, 2],
+        Type.Q6_K: [208],
+    }
+    for at in halves.get(kind, []):
+        scales = rng.normal(0, 0.1, n_blocks).astype(np.float16)
+        blocks[:, at : at + 2] = scales.view(np.uint8).reshape(n_blocks, 2)
+    if kind is Type.Q8_0:
+        blocks[:, 2:][blocks[:, 2:] == 128] = 129  # -128 is what no quantiser writes
+    return blocks
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=lambda t: t.name)
+def test_dequantised_as_gguf_defines_it(kind):
+    if kind in (Type.F32, Type.F16, Type.BF16):
+        values = np.random.default_rng(1).normal(size=4096).astype(np.float32)
+        raw = gguf.quantize(values, kind).view(np.uint8).reshape(-1)
+    else:
+        raw = random_blocks(kind, 500, 2).reshape(-1)
+    expected = gguf.dequantize(raw, kind).reshape(-1)
+    found = np.empty_like(expected)
+    assert testhooks.load().hook_dequantize(
+        ctypes.c_uint32(int(kind)), address(raw), ctypes.c_int64(found.size), address(found)
+    ) == 0  # fmt: skip
+    assert (found == expected).all()
+
+
+def linear(path: Path, x: np.ndarray, n: int, threads: int = 2) -> np.ndarray:
+    y = np.full((len(x), n), np.nan, np.float32)
+    kind = testhooks.load().hook_linear(
+        str(path).encode(), b"w", address(x), len(x), threads, address(y)
+    )
+    assert kind >= 0, testhooks.error()
+    return y
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=lambda t: t.name)
+@pytest.mark.parametrize(("n", "k"), [(1, 256), (37, 512), (200, 768)])
+def test_a_packed_matrix_multiplies(tmp_path, kind, n, k):
+    rng = np.random.default_rng(n + k)
+    per_block, _ = gguf.GGML_QUANT_SIZES[kind]
+    if per_block == 1:
+        raw = gguf.quantize(rng.normal(0, 0.1, (n, k)).astype(np.float32), kind)
+    else:
+        raw = random_blocks(kind, n * k // per_block, 3).reshape(n, -1)
+    weights = gguf.dequantize(raw, kind).reshape(n, k)
+    writer = gguf.GGUFWriter(tmp_path / "w.gguf", "test")
+    writer.add_tensor("w", raw, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    x = rng.normal(size=(5, k)).astype(np.float32)
+    found, expected = linear(tmp_path / "w.gguf", x, n), x.astype(np.float64) @ weights.T
+    # int8 activations: half a step of 1/127 of the largest in 32, averaged out over k. The K types
+    # are requantised besides.
+    tolerance = 2e-6 if per_block == 1 else 0.012
+    size = np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(weights, axis=1)[None]
+    assert (np.abs(found - expected) < tolerance * size).all()
+    # Rows and threads make no difference to a bit.
+    assert (linear(tmp_path / "w.gguf", x[2:3], n, threads=3) == found[2:3]).all()
+
+
+@pytest.mark.parametrize("kind", [Type.Q8_0, Type.Q4_0], ids=lambda t: t.name)
+def test_weights_stay_as_they_are_in_the_file(tmp_path, kind):
+    """One-hot inputs that int8 holds exactly read the weights back."""
+    raw = random_blocks(kind, 16 * 4, 5).reshape(16, -1)
+    writer = gguf.GGUFWriter(tmp_path / "w.gguf", "test")
+    writer.add_tensor("w", raw, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    found = linear(tmp_path / "w.gguf", 127 * np.eye(128, dtype=np.float32), 16).T
+    expected = 127 * gguf.dequantize(raw, kind).reshape(16, 128)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=0)
