@@ -81,7 +81,7 @@ def convert(
     _print_files(files)
 
 
-def make_model_command(  # noqa: PLR0917 - one parameter is one option
+def make_model_command(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for everything.")],
     kind: Annotated[str, typer.Option(help=", ".join(KINDS))] = "base",
     size: Annotated[str, typer.Option(help=", ".join(TALKER_SIZES))] = "tiny",
