@@ -109,7 +109,8 @@ class Reference(Talker):
         """(its codes, its margins), both [N, 16], while it is fed `codes` frame by frame."""
         self.transformer.reset()
         hidden = self.transformer(rows)[-1]
-        chosen, margins = np.zeros_like(codes), np.zeros(codes.shape)
+        # Choices it does not come to count as agreed.
+        chosen, margins = codes.copy(), np.full(codes.shape, np.inf)
         for t, frame in enumerate(codes):
             logits = self.logits(hidden)
             for c in {int(f[0]) for f in codes[:t]}:
@@ -161,16 +162,28 @@ def main() -> None:
         if walked is not None:
             told = (str(bool((frame == walked[0][t]).all())), f"{walked[1][t].min():.2e}")
         print(f"{t:>5}  {same!s:>12}  {told[0]:>16}  {told[1]}")
-    parted = first_difference(mine, theirs)
+    pairs = {"the wheel's": theirs}
+    if walked is not None:
+        pairs["the reference's"] = walked[0]
+    for name, other in pairs.items():
+        tell(mine, name, other, walked)
+
+
+def tell(
+    mine: np.ndarray,
+    name: str,
+    other: np.ndarray,
+    walked: tuple[np.ndarray, np.ndarray] | None,
+) -> None:
+    parted = first_difference(mine, other)
     if parted is None:
-        print(f"Ours and the wheel's are equal in all {min(len(mine), len(theirs))} frames.")
+        print(f"Ours and {name} are equal in all {min(len(mine), len(other))} frames.")
         return
     t, g = parted
-    print(f"Ours and the wheel's part at frame {t}, code {g}: {mine[t, g]} and {theirs[t, g]}.")
+    print(f"Ours and {name} part at frame {t}, code {g}: {mine[t, g]} and {other[t, g]}.")
     if walked is not None:
-        print(
-            f"There the reference chooses {walked[0][t, g]}, by a margin of {walked[1][t, g]:.2e}."
-        )
+        chosen, margin = walked[0][t, g], walked[1][t, g]
+        print(f"There the reference chooses {chosen}, by a margin of {margin:.2e}.")
 
 
 main()
