@@ -29,6 +29,8 @@ speak: $(VENV)/.serve ## say TEXT="..." through a server on a free port, into sp
 	@$(BIN)/python tools/speak.py '$(subst ','\'',$(TEXT))'
 
 test: $(VENV)/.dev ## install if needed, then the whole test suite (ARGS="-k wav")
+	@if command -v c++ > /dev/null; then $(MAKE) --no-print-directory native; \
+	else echo "No C++ compiler here: the tests inside the native engine are skipped."; fi
 	$(BIN)/python -m pytest $(ARGS)
 
 check: $(VENV)/.dev ## lint, formatting, types
