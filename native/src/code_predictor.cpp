@@ -6,15 +6,15 @@
 
 namespace qt {
 
-CodePredictor::CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedding)
+CodePredictor::CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedding, Bits bits)
     : embedding_(embedding),
       transformer_(pool, file, "code_pred", TransformerShape::read(file, "qwen3-tts.code_pred"),
-                   kCodebooks) {
+                   kCodebooks, bits) {
     const int hidden = transformer_.shape().hidden;
     projects_ = file.find("code_pred.mtp_proj.weight") != nullptr;
     if (projects_) {
         projection_ = pack_linear(
-            pool, file.tensor("code_pred.mtp_proj.weight", {hidden, embedding.width()}));
+            pool, file.tensor("code_pred.mtp_proj.weight", {hidden, embedding.width()}), bits);
         projection_bias_ = to_floats(file.tensor("code_pred.mtp_proj.bias", {hidden}));
     } else if (hidden != embedding.width()) {
         file.fail(
@@ -24,8 +24,10 @@ CodePredictor::CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedd
     }
     for (int i = 0; i + 1 < kCodebooks; ++i)
         heads_.push_back(
-            pack_linear(pool, file.tensor("code_pred.lm_head." + std::to_string(i) + ".weight",
-                                          {embedding.codes(), hidden})));
+            pack_linear(pool,
+                        file.tensor("code_pred.lm_head." + std::to_string(i) + ".weight",
+                                    {embedding.codes(), hidden}),
+                        bits));
 }
 
 // h [rows, hidden] = input [rows, talker hidden], through the projection where there is one.

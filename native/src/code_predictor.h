@@ -26,7 +26,8 @@ class CodePredictor {
         bool failed = false;  // set when its logits were no numbers
     };
 
-    CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedding);
+    // bits: of its matrices; four makes it half as large, and the predictor is most of the work.
+    CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedding, Bits bits);
 
     // Frames of several requests share the reading of the weights; each result is what the frame
     // alone would give.

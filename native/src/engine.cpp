@@ -44,7 +44,7 @@ Engine::Engine(const EngineOptions& o)
       codes(talker_file, talker_file.integer("qwen3-tts.talker.embedding_length", 8, 1 << 16),
             info.codec_vocab, info.codes),
       talker(pool, talker_file, info, o.kv_size),
-      predictor(pool, talker_file, codes),
+      predictor(pool, talker_file, codes, o.fast ? Bits::four : Bits::as_in_file),
       prompts(pool, info, talker, codes),
       decoder(checked_codec(codec_file), pool, o.fast),
       decoder_work(decoder),

@@ -20,8 +20,8 @@ namespace qt {
 // n are zero. (quant.h packs.)
 inline constexpr int kPanel = 16;
 
-// int16 weights: panels of 16 outputs, k in pairs: [ceil(n/16)][k/2][16][2]. Inputs and weights stay
-// within +-kI16Max, so that kI16Run products fit an int32.
+// int16 weights: panels of 16 outputs, k in pairs: [ceil(n/16)][k/2][16][2]. Inputs and weights
+// stay within +-kI16Max, so that kI16Run products fit an int32.
 inline constexpr int kI16Max = 4095;
 inline constexpr int kI16Run = 128;
 
@@ -33,13 +33,18 @@ inline constexpr int kQ8Rows = 8;
 inline constexpr int kQ8Super = 128;
 inline constexpr int kQ8SuperBytes = 64 + 1024;
 
+// 4-bit weights, the same groups and blocks: value = scale * (q - 8), q 0..15.
+//   { uint16 half scale[4][8]; uint8 q[4][4][8][4]; }  (576 bytes)
+//                              block, pair, output, k%4: low nibbles k/4 = pair, high pair + 4
+inline constexpr int kQ4SuperBytes = 64 + 512;
+
 // int8 weights that meet float inputs (exact for Q8_0 and Q4_0): panels of 16 outputs, k in blocks
 // of 32 with one scale each:
 //   [ceil(n/16)][ceil(k/32)] { uint16 half scale[16]; int8 q[32][16]; }  (544 bytes)
 inline constexpr int kW8Block = 32;
 inline constexpr int kW8BlockBytes = 2 * kPanel + kW8Block * kPanel;
 
-enum class WeightType : uint8_t { f32, f16, bf16, w8, q8 };
+enum class WeightType : uint8_t { f32, f16, bf16, w8, q8, q4 };
 
 enum class Act : uint8_t {
     none,
@@ -105,7 +110,7 @@ struct GemmI16Args {
 struct GemmQ8Args {
     const int8_t* x = nullptr;  // [rows][q8_row_bytes(k)]
     ptrdiff_t x_row = 0;
-    const float* xs = nullptr;  // [rows][q8_blocks(k)]
+    const float* xs = nullptr;  // [rows][q8_scales(k)]
     ptrdiff_t xs_row = 0;
     const uint8_t* w = nullptr;  // the group of output 0 of this call
     int k = 0;
@@ -123,6 +128,10 @@ static inline int q8_supers(int k) {
 }
 static inline int q8_blocks(int k) {
     return q8_supers(k) * 4;
+}
+// Per row: the scale of each block, then 8 * (sum of q) of each block (the 4-bit weights' zero).
+static inline int q8_scales(int k) {
+    return q8_blocks(k) * 2;
 }
 // Per block of 32: the values, then their magnitudes (for an unsigned x signed multiplication).
 static inline int q8_row_bytes(int k) {
@@ -165,11 +174,12 @@ struct Kernels {
     void (*gemm_w8)(const GemmArgs&);
     void (*gemm_i16)(const GemmI16Args&);
     void (*gemm_q8)(const GemmQ8Args&);
+    void (*gemm_q4)(const GemmQ8Args&);
 
     // scale = max|x| / kI16Max; q = round to nearest even (x / scale).
     void (*quantize_i16)(const float* x, int n, int16_t* q, float* scale);
 
-    // One row of k floats -> q [q8_row_bytes(k)], scales [q8_blocks(k)]; the tail is zero.
+    // One row of k floats -> q [q8_row_bytes(k)], scales [q8_scales(k)]; the tail is zero.
     // scale = max|x| / 127 per 32; q = round to nearest even (x / scale), within -127..127.
     void (*quantize_q8)(const float* x, int k, int8_t* q, float* scales);
 

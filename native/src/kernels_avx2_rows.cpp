@@ -92,9 +92,9 @@ void attention_f16(const AttnArgs& a) {
 }
 
 void quantize_q8(const float* x, int k, int8_t* q, float* scales) {
-    const int padded = q8_supers(k) * kQ8Super;
+    const int blocks = q8_blocks(k);
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    for (int b = 0; b < padded / 32; ++b) {
+    for (int b = 0; b < blocks; ++b) {
         __m256 v[4];
         __m256 most = zero();
         for (int j = 0; j < 4; ++j) {
@@ -113,6 +113,15 @@ void quantize_q8(const float* x, int k, int8_t* q, float* scales) {
         bytes = _mm256_max_epi8(bytes, _mm256_set1_epi8(-127));
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + b * 64), bytes);
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(q + b * 64 + 32), _mm256_abs_epi8(bytes));
+        // Sums of 8 bytes each, offset to be unsigned.
+        const __m256i sums =
+            _mm256_sad_epu8(_mm256_add_epi8(bytes, _mm256_set1_epi8(-128)), _mm256_setzero_si256());
+        const __m128i halves =
+            _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+        const int sum =
+            static_cast<int>(_mm_extract_epi64(halves, 0) + _mm_extract_epi64(halves, 1)) -
+            32 * 128;
+        scales[blocks + b] = static_cast<float>(8 * sum);
     }
 }
 

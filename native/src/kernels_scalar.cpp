@@ -4,6 +4,7 @@
 
 #include "half.h"
 #include "kernels.h"
+#include "kernels_scalar_int.h"
 
 namespace qt {
 namespace {
@@ -156,53 +157,6 @@ void quantize_i16(const float* x, int n, int16_t* q, float* scale) {
     *scale = largest / kI16Max;
 }
 
-void gemm_q8(const GemmQ8Args& g) {
-    const int supers = q8_supers(g.k);
-    for (int o0 = 0; o0 < g.n; o0 += kQ8Rows) {
-        const uint8_t* group = g.w + static_cast<ptrdiff_t>(o0 / kQ8Rows) * supers * kQ8SuperBytes;
-        const int width = g.n - o0 < kQ8Rows ? g.n - o0 : kQ8Rows;
-        for (int r = 0; r < g.rows; ++r) {
-            const int8_t* x = g.x + r * g.x_row;
-            const float* xs = g.xs + r * g.xs_row;
-            for (int o = 0; o < width; ++o) {
-                float acc = 0;
-                for (int b = 0; b < supers * 4; ++b) {
-                    const uint8_t* super = group + static_cast<ptrdiff_t>(b / 4) * kQ8SuperBytes;
-                    uint16_t half;
-                    __builtin_memcpy(&half, super + (b % 4 * kQ8Rows + o) * 2, 2);
-                    const auto* q = reinterpret_cast<const int8_t*>(super + 64 + b % 4 * 256);
-                    int32_t sum = 0;
-                    for (int i = 0; i < 32; ++i)
-                        sum += x[b * 64 + i] * q[i / 4 * 32 + o * 4 + i % 4];
-                    acc += static_cast<float>(sum) * (half_to_float(half) * xs[b]);
-                }
-                if (g.bias) acc += g.bias[o0 + o];
-                if (g.residual) acc += g.residual[r * g.residual_row + o0 + o];
-                g.y[r * g.y_row + o0 + o] = acc;
-            }
-        }
-    }
-}
-
-void quantize_q8(const float* x, int k, int8_t* q, float* scales) {
-    const int padded = q8_supers(k) * kQ8Super;
-    for (int b = 0; b < padded / 32; ++b) {
-        float largest = 0;
-        for (int i = b * 32; i < k && i < b * 32 + 32; ++i)
-            if (std::fabs(x[i]) > largest) largest = std::fabs(x[i]);
-        const float scale = largest / 127;
-        const float inverse = largest > 0 ? 127 / largest : 0;
-        scales[b] = scale;
-        for (int i = b * 32; i < b * 32 + 32; ++i) {
-            const float v = i < k ? std::nearbyint(x[i] * inverse) : 0;
-            const int value = v > 127 ? 127 : v > -127 ? static_cast<int>(v) : -127;
-            int8_t* at = q + b * 64 + i % 32;
-            at[0] = static_cast<int8_t>(value);
-            at[32] = static_cast<int8_t>(value < 0 ? -value : value);
-        }
-    }
-}
-
 void softmax(float* x, int n) {
     float largest = x[0];
     for (int i = 1; i < n; ++i)
@@ -301,9 +255,10 @@ constexpr Kernels kScalar = {
     .gemm_bf16 = gemm<Bf16Panel>,
     .gemm_w8 = gemm<W8Panel>,
     .gemm_i16 = gemm_i16,
-    .gemm_q8 = gemm_q8,
+    .gemm_q8 = scalar::gemm_q8,
+    .gemm_q4 = scalar::gemm_q4,
     .quantize_i16 = quantize_i16,
-    .quantize_q8 = quantize_q8,
+    .quantize_q8 = scalar::quantize_q8,
     .attention_f32 = attention<float>,
     .attention_f16 = attention<F16>,
     .depthwise = depthwise,

@@ -14,20 +14,21 @@ constexpr int kUnitsTogether = 4;
 void compute(const Packed& w, const LinearArgs& args, const Quantised& q, int first, int last) {
     const float* bias = args.bias ? args.bias + first : nullptr;
     const float* residual = args.residual ? args.residual + first : nullptr;
-    if (w.type == WeightType::q8) {
-        kernels().gemm_q8({.x = q.values(),
-                           .x_row = q8_row_bytes(w.k),
-                           .xs = q.scales(),
-                           .xs_row = q8_blocks(w.k),
-                           .w = w.at(first),
-                           .k = w.k,
-                           .rows = args.rows,
-                           .n = last - first,
-                           .bias = bias,
-                           .residual = residual,
-                           .residual_row = args.residual_row,
-                           .y = args.y + first,
-                           .y_row = args.y_row});
+    if (w.integers()) {
+        const auto gemm = w.type == WeightType::q4 ? kernels().gemm_q4 : kernels().gemm_q8;
+        gemm({.x = q.values(),
+              .x_row = q8_row_bytes(w.k),
+              .xs = q.scales(),
+              .xs_row = q8_scales(w.k),
+              .w = w.at(first),
+              .k = w.k,
+              .rows = args.rows,
+              .n = last - first,
+              .bias = bias,
+              .residual = residual,
+              .residual_row = args.residual_row,
+              .y = args.y + first,
+              .y_row = args.y_row});
         return;
     }
     GemmArgs g;
@@ -48,7 +49,7 @@ void compute(const Packed& w, const LinearArgs& args, const Quantised& q, int fi
 template <typename F>
 void in_pieces(Pool& pool, const Packed& w, const LinearArgs& args, Quantised& scratch,
                const F& after) {
-    if (w.type == WeightType::q8) scratch.assign(args.x, args.x_row, args.rows, w.k);
+    if (w.integers()) scratch.assign(args.x, args.x_row, args.rows, w.k);
     int units = static_cast<int>(kPieceBytes / w.unit_bytes());
     units = std::max(kUnitsTogether, units / kUnitsTogether * kUnitsTogether);
     const int step = units * w.unit();
@@ -64,13 +65,13 @@ void in_pieces(Pool& pool, const Packed& w, const LinearArgs& args, Quantised& s
 
 void Quantised::assign(const float* x, ptrdiff_t x_row, int rows, int k) {
     const auto row_bytes = static_cast<size_t>(q8_row_bytes(k));
-    const auto row_blocks = static_cast<size_t>(q8_blocks(k));
+    const auto row_scales = static_cast<size_t>(q8_scales(k));
     const auto n = static_cast<size_t>(rows);
     if (values_.size() < n * row_bytes) values_.resize(n * row_bytes);
-    if (scales_.size() < n * row_blocks) scales_.resize(n * row_blocks);
+    if (scales_.size() < n * row_scales) scales_.resize(n * row_scales);
     for (size_t r = 0; r < n; ++r)
         kernels().quantize_q8(x + static_cast<ptrdiff_t>(r) * x_row, k,
-                              values_.data() + r * row_bytes, scales_.data() + r * row_blocks);
+                              values_.data() + r * row_bytes, scales_.data() + r * row_scales);
 }
 
 void linear(Pool& pool, const Packed& w, const LinearArgs& args, Quantised& scratch) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <new>
 #include <string>
 
@@ -77,13 +78,15 @@ int write_defaults(T* params, int abi_version, T defaults, size_t bytes) {
 }
 
 // Runs on the worker, between two frames of others.
-qt::VoiceInput encode_voice(qt_context& ctx, const float* audio, int n_samples, bool with_codes) {
+qt::VoiceInput encode_voice(qt_context& ctx, const float* audio, int n_samples, bool with_codes,
+                            const std::function<bool()>& cancel) {
     if (ctx.engine.info.kind != qt::ModelKind::base)
         throw Error(Status::mode_invalid,
                     std::string("audio_24k: only base models clone voices (this model is ") +
                         qt::model_kind_name(ctx.engine.info.kind) + ")");
     qt::VoiceInput voice;
-    ctx.scheduler.run_alone([&] { voice = ctx.engine.encode_voice(audio, n_samples, with_codes); });
+    ctx.scheduler.run_alone([&] { voice = ctx.engine.encode_voice(audio, n_samples, with_codes); },
+                            cancel);
     return voice;
 }
 
@@ -96,7 +99,8 @@ void synthesize(qt_context& ctx, const qt_tts_params* params, qt_audio* out) {
     float reference_ms = 0;
     if (p.ref_audio_24k) {
         const bool in_context = p.ref_text && *p.ref_text;
-        voice = encode_voice(ctx, p.ref_audio_24k, p.ref_n_samples, in_context);
+        voice = encode_voice(ctx, p.ref_audio_24k, p.ref_n_samples, in_context,
+                             [&p] { return p.cancel && p.cancel(p.cancel_user_data); });
         reference_ms = qt::milliseconds(qt::Clock::now() - entered);
     }
     qt::Request request = qt::make_request(ctx.engine, p, voice);
@@ -228,7 +232,7 @@ int qt_extract_voice_ref(qt_context* ctx, const float* audio_24k, int n_samples,
         qt_context& c = checked(ctx);
         if (!out) qt::fail_params("out: is NULL");
         qt::check_audio(audio_24k, n_samples, "audio_24k", "n_samples");
-        const qt::VoiceInput voice = encode_voice(c, audio_24k, n_samples, true);
+        const qt::VoiceInput voice = encode_voice(c, audio_24k, n_samples, true, {});
         std::vector<int32_t> by_codebook;
         for (int k = 0; k < qt::kCodebooks; ++k)
             for (int t = 0; t < voice.frames; ++t)

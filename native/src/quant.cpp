@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "half.h"
+#include "pack_int.h"
 #include "status.h"
 
 namespace qt {
@@ -36,61 +37,6 @@ void store_row(WeightType type, const float* row, int k, int o, uint8_t* panel) 
                                     : static_cast<uint16_t>(float_to_bits(row[i]) >> 16);
 }
 
-// 32 weights as int8 and a half scale.
-void quantize_block(const float* w, int8_t* q, uint16_t* scale) {
-    float largest = 0;
-    for (int i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(w[i]));
-    uint16_t half = float_to_half(largest / 127);
-    // Rounded down, the scale would push the largest weight past 127.
-    if (half_to_float(half) * 127 < largest) ++half;
-    const float inverse = half_to_float(half) > 0 ? 1 / half_to_float(half) : 0;
-    for (int i = 0; i < 32; ++i) {
-        const float v = std::nearbyint(w[i] * inverse);
-        q[i] = static_cast<int8_t>(std::clamp(v, -127.0F, 127.0F));
-    }
-    *scale = half;
-}
-
-// Block b of a row, exactly where the type allows it.
-void load_q8_block(const Tensor& t, const uint8_t* row, const float* floats, int b, int8_t* q,
-                   uint16_t* scale) {
-    if (t.type == TensorType::q8_0) {
-        std::memcpy(scale, row + static_cast<ptrdiff_t>(b) * 34, 2);
-        std::memcpy(q, row + static_cast<ptrdiff_t>(b) * 34 + 2, 32);
-        // The kernels negate weights: -128, which no quantiser of this type writes, has no
-        // negative.
-        for (int i = 0; i < 32; ++i) q[i] = std::max<int8_t>(q[i], -127);
-    } else if (t.type == TensorType::q4_0) {
-        const uint8_t* block = row + static_cast<ptrdiff_t>(b) * 18;
-        std::memcpy(scale, block, 2);
-        for (int i = 0; i < 16; ++i) {
-            q[i] = static_cast<int8_t>((block[2 + i] & 15) - 8);
-            q[i + 16] = static_cast<int8_t>((block[2 + i] >> 4) - 8);
-        }
-    } else {
-        quantize_block(floats + static_cast<ptrdiff_t>(b) * 32, q, scale);
-    }
-}
-
-// Row `ref` as output o (0..7) of one group.
-void store_q8_row(const RowRef& ref, int k, int o, uint8_t* group, std::vector<float>& floats) {
-    const Tensor& t = *ref.tensor;
-    const uint8_t* row = t.data + static_cast<size_t>(ref.row) * t.row_bytes();
-    if (t.type != TensorType::q8_0 && t.type != TensorType::q4_0) {
-        floats.resize(static_cast<size_t>(k));
-        dequantize(t.type, row, k, floats.data());
-    }
-    for (int b = 0; b < k / 32; ++b) {
-        uint8_t* super = group + static_cast<ptrdiff_t>(b / 4) * kQ8SuperBytes;
-        int8_t q[32];
-        uint16_t scale = 0;
-        load_q8_block(t, row, floats.data(), b, q, &scale);
-        std::memcpy(super + (b % 4 * kQ8Rows + o) * 2, &scale, 2);
-        uint8_t* at = super + 64 + b % 4 * 256 + o * 4;
-        for (int i = 0; i < 8; ++i) std::memcpy(at + i * 32, q + i * 4, 4);
-    }
-}
-
 Packed empty(WeightType type, int n, int k) {
     Packed p;
     p.type = type;
@@ -120,6 +66,7 @@ void for_each_output(Pool& pool, const Packed& p, const F& one) {
 
 size_t Packed::unit_bytes() const {
     if (type == WeightType::q8) return static_cast<size_t>(q8_supers(k)) * kQ8SuperBytes;
+    if (type == WeightType::q4) return static_cast<size_t>(q8_supers(k)) * kQ4SuperBytes;
     if (type == WeightType::w8)
         return static_cast<size_t>((k + kW8Block - 1) / kW8Block) * kW8BlockBytes;
     return static_cast<size_t>(k) * kPanel * (type == WeightType::f32 ? 4 : 2);
@@ -137,38 +84,39 @@ Packed pack_filled(Pool& pool, WeightType type, int n, int k,
     return p;
 }
 
-Packed pack_rows(Pool& pool, const std::vector<RowRef>& rows) {
-    const Tensor& first = *rows.front().tensor;
+Packed pack_rows(Pool& pool, const std::vector<RowRef>& rows, Bits bits) {
+    const TensorType first = rows.front().tensor->type;
     bool same = true;
     bool quantised = true;
     for (const RowRef& r : rows) {
-        same = same && r.tensor->type == first.type;
+        same = same && r.tensor->type == first;
         quantised = quantised && !is_float(r.tensor->type);
     }
     const int n = static_cast<int>(rows.size());
-    const int k = static_cast<int>(first.row_values());
-    if (!quantised) {
-        const WeightType type = same ? float_weight(first.type) : WeightType::f32;
+    const int k = static_cast<int>(rows.front().tensor->row_values());
+    if (bits == Bits::as_in_file && !quantised) {
+        const WeightType type = same ? float_weight(first) : WeightType::f32;
         return pack_filled(pool, type, n, k, [&](int o, float* row) {
             const RowRef& ref = rows[static_cast<size_t>(o)];
-            dequantize(ref.tensor->type,
-                       ref.tensor->data + static_cast<size_t>(ref.row) * ref.tensor->row_bytes(), k,
-                       row);
+            dequantize(ref.tensor->type, ref.data(), k, row);
         });
     }
-    Packed p = empty(WeightType::q8, n, k);
+    const bool four = bits == Bits::four || (same && first == TensorType::q4_0);
+    Packed p = empty(four ? WeightType::q4 : WeightType::q8, n, k);
     for_each_output(pool, p, [&](int o, uint8_t* unit, int index) {
         thread_local std::vector<float> floats;
-        store_q8_row(rows[static_cast<size_t>(o)], k, index, unit, floats);
+        const RowRef& ref = rows[static_cast<size_t>(o)];
+        four ? store_q4_row(ref, k, index, unit, floats)
+             : store_q8_row(ref, k, index, unit, floats);
     });
     return p;
 }
 
-Packed pack_linear(Pool& pool, const Tensor& tensor) {
+Packed pack_linear(Pool& pool, const Tensor& tensor, Bits bits) {
     std::vector<RowRef> rows;
     const int64_t n = tensor.values() / tensor.row_values();
     for (int64_t i = 0; i < n; ++i) rows.push_back({&tensor, i});
-    return pack_rows(pool, rows);
+    return pack_rows(pool, rows, bits);
 }
 
 Packed pack_conv(Pool& pool, const Tensor& tensor) {

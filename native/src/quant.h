@@ -23,8 +23,10 @@ struct Packed {
     int k = 0;
     Block data;
 
+    // Multiplied in integers, after the activations are quantised.
+    bool integers() const { return type == WeightType::q8 || type == WeightType::q4; }
     // Outputs per panel or group, the unit in which a matrix may be cut.
-    int unit() const { return type == WeightType::q8 ? kQ8Rows : kPanel; }
+    int unit() const { return integers() ? kQ8Rows : kPanel; }
     size_t unit_bytes() const;
     // Where the unit of `output` (a multiple of unit()) begins.
     const uint8_t* at(int output) const {
@@ -36,13 +38,21 @@ struct Packed {
 struct RowRef {
     const Tensor* tensor = nullptr;
     int64_t row = 0;
+
+    const uint8_t* data() const {
+        return tensor->data + static_cast<size_t>(row) * tensor->row_bytes();
+    }
 };
 
-// Float tensors keep their type (their exact values), quantised ones become q8: Q8_0 and Q4_0
-// exactly, the K types requantised with a scale per 32 (error below 0.4 % of the block's largest
-// value). A mixture of types is packed as f32.
-Packed pack_rows(Pool& pool, const std::vector<RowRef>& rows);
-Packed pack_linear(Pool& pool, const Tensor& tensor);  // all rows of one [n, k] tensor
+enum class Bits { as_in_file, four };
+
+// As in the file: float tensors keep their type (their exact values); Q4_0 becomes q4 and Q8_0 q8,
+// exactly; the K types and mixtures become q8, requantised with a scale per 32 (error below 0.4 %
+// of the block's largest value). Floats mixed with others are packed as f32.
+// Four: everything becomes q4, with the scale of least squared error per 32.
+Packed pack_rows(Pool& pool, const std::vector<RowRef>& rows, Bits bits = Bits::as_in_file);
+// All rows of one [n, k] tensor.
+Packed pack_linear(Pool& pool, const Tensor& tensor, Bits bits = Bits::as_in_file);
 
 // Conv1d weight [out, in, taps] -> k = tap*in + c. Float types are kept, quantised ones become f32.
 Packed pack_conv(Pool& pool, const Tensor& tensor);

@@ -11,6 +11,8 @@ namespace {
 // how often it looks at the `cancel` of requests that wait for a place meanwhile.
 constexpr std::chrono::milliseconds kFlowPause{5};
 
+constexpr const char* kCancelled = "cancel returned true";
+
 std::exception_ptr cancelled(const char* why) {
     return std::make_exception_ptr(Error(Status::cancelled, why));
 }
@@ -37,12 +39,14 @@ Scheduler::~Scheduler() {
 void Scheduler::run(Request& request) {
     Job job;
     job.request = &request;
+    job.cancel = [&request] { return request.wants_cancel(); };
     submit(job);
 }
 
-void Scheduler::run_alone(const std::function<void()>& task) {
+void Scheduler::run_alone(const std::function<void()>& task, const std::function<bool()>& cancel) {
     Job job;
     job.task = &task;
+    job.cancel = cancel;
     submit(job);
 }
 
@@ -99,6 +103,7 @@ bool Scheduler::admit() {
     if (job->task) {
         std::exception_ptr error;
         try {
+            if (job->cancel && job->cancel()) throw Error(Status::cancelled, kCancelled);
             (*job->task)();
         } catch (...) {
             error = std::current_exception();
@@ -110,7 +115,7 @@ bool Scheduler::admit() {
     Request& request = *job->request;
     request.result.queue_ms = milliseconds(Clock::now() - request.entered);
     guarded(*job, [&] {
-        if (request.wants_cancel()) throw Error(Status::cancelled, "cancel returned true");
+        if (request.wants_cancel()) throw Error(Status::cancelled, kCancelled);
         job->lane->begin(request);
     });
     return true;
@@ -124,12 +129,12 @@ void Scheduler::poll_waiting() {
     }
     // Only this thread ends jobs, so the pointers stay good without the lock.
     for (Job* job : waiting) {
-        if (!job->request || !job->request->wants_cancel()) continue;
+        if (!job->cancel || !job->cancel()) continue;
         {
             const std::lock_guard<std::mutex> hold(lock_);
             std::erase(queue_, job);
         }
-        complete(*job, cancelled("cancel returned true"));
+        complete(*job, cancelled(kCancelled));
     }
 }
 
@@ -170,8 +175,7 @@ void Scheduler::round() {
     for (Job* job : std::vector<Job*>(active_)) {
         Lane& lane = *job->lane;
         const bool alive = guarded(*job, [&] {
-            if (job->request->wants_cancel())
-                throw Error(Status::cancelled, "cancel returned true");
+            if (job->request->wants_cancel()) throw Error(Status::cancelled, kCancelled);
         });
         if (!alive) continue;
         if (lane.phase() == Lane::Phase::prefill || lane.phase() == Lane::Phase::prime) {

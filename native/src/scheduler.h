@@ -27,13 +27,15 @@ class Scheduler {
 
     // Returns when the request is over; throws Error when it failed or was cancelled.
     void run(Request& request);
-    // The same for something else that needs the engine for itself, between two frames.
-    void run_alone(const std::function<void()>& task);
+    // The same for something else that needs the engine for itself, between two frames. `cancel`
+    // is asked while it waits for its turn, and once more before it begins; it may be empty.
+    void run_alone(const std::function<void()>& task, const std::function<bool()>& cancel);
 
   private:
     struct Job {
         Request* request = nullptr;  // or
         const std::function<void()>* task = nullptr;
+        std::function<bool()> cancel;
         Lane* lane = nullptr;
         bool over = false;
         std::exception_ptr error;

@@ -83,10 +83,10 @@ void KvCache::copy_prefix(const KvCache& from, int n) {
 }
 
 Transformer::Transformer(Pool& pool, const Gguf& file, const std::string& prefix,
-                         const TransformerShape& shape, int positions)
+                         const TransformerShape& shape, int positions, Bits bits)
     : shape_(shape), layers_(static_cast<size_t>(shape.layers)), positions_(positions) {
     for (int i = 0; i < shape.layers; ++i)
-        load_layer(pool, file, prefix + ".blk." + std::to_string(i),
+        load_layer(pool, file, prefix + ".blk." + std::to_string(i), bits,
                    layers_[static_cast<size_t>(i)]);
     output_norm_ = to_floats(file.tensor(prefix + ".output_norm.weight", {shape.hidden}));
     const int half = shape.head_dim / 2;
@@ -101,7 +101,8 @@ Transformer::Transformer(Pool& pool, const Gguf& file, const std::string& prefix
         }
 }
 
-void Transformer::load_layer(Pool& pool, const Gguf& file, const std::string& name, Layer& layer) {
+void Transformer::load_layer(Pool& pool, const Gguf& file, const std::string& name, Bits bits,
+                             Layer& layer) {
     const TransformerShape& s = shape_;
     const int64_t q_rows = static_cast<int64_t>(s.heads) * s.head_dim;
     const int64_t kv_rows = static_cast<int64_t>(s.kv_heads) * s.head_dim;
@@ -116,15 +117,17 @@ void Transformer::load_layer(Pool& pool, const Gguf& file, const std::string& na
     for (int64_t i = 0; i < q_rows; ++i) qkv.push_back({&q, i});
     for (int64_t i = 0; i < kv_rows; ++i) qkv.push_back({&k, i});
     for (int64_t i = 0; i < kv_rows; ++i) qkv.push_back({&v, i});
-    layer.qkv = pack_rows(pool, qkv);
-    layer.out = pack_linear(pool, file.tensor(name + ".attn_output.weight", {s.hidden, q_rows}));
+    layer.qkv = pack_rows(pool, qkv, bits);
+    layer.out =
+        pack_linear(pool, file.tensor(name + ".attn_output.weight", {s.hidden, q_rows}), bits);
     const Tensor& gate = file.tensor(name + ".ffn_gate.weight", {s.ffn, s.hidden});
     const Tensor& up = file.tensor(name + ".ffn_up.weight", {s.ffn, s.hidden});
-    const int unit = quantised(gate) && quantised(up) ? kQ8Rows : kPanel;
-    layer.gate_up = pack_rows(pool, interleave(gate, up, s.ffn, unit));
-    layer.down = pack_linear(pool, file.tensor(name + ".ffn_down.weight", {s.hidden, s.ffn}));
+    const bool integers = bits == Bits::four || (quantised(gate) && quantised(up));
+    const int unit = integers ? kQ8Rows : kPanel;
+    layer.gate_up = pack_rows(pool, interleave(gate, up, s.ffn, unit), bits);
+    layer.down = pack_linear(pool, file.tensor(name + ".ffn_down.weight", {s.hidden, s.ffn}), bits);
     for (const Packed* p : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down})
-        exact_ = exact_ && p->type != WeightType::q8;
+        exact_ = exact_ && !p->integers();
 }
 
 void Transformer::reserve(int rows, int workers) {

@@ -68,7 +68,7 @@ class Transformer {
   public:
     // prefix: "talker" or "code_pred". positions: rows of the rotation table.
     Transformer(Pool& pool, const Gguf& file, const std::string& prefix,
-                const TransformerShape& shape, int positions);
+                const TransformerShape& shape, int positions, Bits bits = Bits::as_in_file);
 
     const TransformerShape& shape() const { return shape_; }
     // Float weights everywhere: the arithmetic is fp32 from end to end.
@@ -98,7 +98,7 @@ class Transformer {
         int end;
     };
 
-    void load_layer(Pool& pool, const Gguf& file, const std::string& name, Layer& layer);
+    void load_layer(Pool& pool, const Gguf& file, const std::string& name, Bits bits, Layer& layer);
     void reserve(int rows, int workers);
     void norm_rows(const float* h, const float* weight, int rows);
     void attention(Pool& pool, const Layer& layer, int index, const std::vector<CacheRow>& rows);

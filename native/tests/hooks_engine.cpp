@@ -51,19 +51,23 @@ HOOK int32_t hook_engine_prompt(void* loaded, const qt_tts_params* params, float
         auto& l = *static_cast<Loaded*>(loaded);
         const qt::Request request = request_of(l, params);
         int32_t n = 0;
-        l.scheduler.run_alone([&] {
-            qt::Prompt prompt = l.engine.prompts.build(l.engine.pool, request.plan, request.voice);
-            copy_out(prompt.rows, rows, capacity);
-            qt::KvCache cache = l.engine.talker.new_cache(prompt.n_rows);
-            std::vector<qt::CacheRow> at;
-            for (int i = 0; i < prompt.n_rows; ++i) at.push_back({&cache, i});
-            l.engine.talker.forward(l.engine.pool, prompt.rows.data(), at);
-            const auto width = static_cast<size_t>(l.engine.talker.hidden());
-            const float* last = prompt.rows.data() + static_cast<size_t>(prompt.n_rows - 1) * width;
-            std::copy_n(last, width, hidden);
-            l.engine.talker.logits(l.engine.pool, last, 1, logits);
-            n = prompt.n_rows;
-        });
+        l.scheduler.run_alone(
+            [&] {
+                qt::Prompt prompt =
+                    l.engine.prompts.build(l.engine.pool, request.plan, request.voice);
+                copy_out(prompt.rows, rows, capacity);
+                qt::KvCache cache = l.engine.talker.new_cache(prompt.n_rows);
+                std::vector<qt::CacheRow> at;
+                for (int i = 0; i < prompt.n_rows; ++i) at.push_back({&cache, i});
+                l.engine.talker.forward(l.engine.pool, prompt.rows.data(), at);
+                const auto width = static_cast<size_t>(l.engine.talker.hidden());
+                const float* last =
+                    prompt.rows.data() + static_cast<size_t>(prompt.n_rows - 1) * width;
+                std::copy_n(last, width, hidden);
+                l.engine.talker.logits(l.engine.pool, last, 1, logits);
+                n = prompt.n_rows;
+            },
+            {});
         return n;
     });
 }

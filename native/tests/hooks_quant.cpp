@@ -14,13 +14,14 @@ HOOK int32_t hook_dequantize(uint32_t type, const uint8_t* src, int64_t n, float
 
 // y [rows, n] = x [rows, k] @ W^T, W a tensor of the file, packed as the engine packs it.
 HOOK int32_t hook_linear(const char* path, const char* name, const float* x, int32_t rows,
-                         int32_t threads, float* y) {
+                         int32_t threads, int32_t four, float* y) {
     return hooks::guard(-1, [&] {
         qt::Pool pool(threads);
         const qt::Gguf file(path);
         const qt::Tensor* tensor = file.find(name);
         if (!tensor) file.fail("no such tensor");
-        const qt::Packed w = qt::pack_linear(pool, *tensor);
+        const qt::Packed w =
+            qt::pack_linear(pool, *tensor, four ? qt::Bits::four : qt::Bits::as_in_file);
         qt::Quantised scratch;
         qt::linear(pool, w, {.x = x, .x_row = w.k, .rows = rows, .y = y, .y_row = w.n}, scratch);
         return static_cast<int32_t>(w.type);

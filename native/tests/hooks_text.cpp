@@ -1,5 +1,4 @@
 // Test hooks (library qt_testhooks, never shipped): the tokenizer over a C interface for Python.
-#include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
@@ -40,7 +39,7 @@ HOOK int64_t hook_tokenizer_encode(const void* tokenizer, const char* text, size
                                    size_t capacity) {
     return hooks::guard(int64_t{-1}, [&] {
         const auto out = static_cast<const qt::Tokenizer*>(tokenizer)->encode({text, n});
-        std::memcpy(ids, out.data(), std::min(capacity, out.size()) * sizeof(int32_t));
+        std::copy_n(out.begin(), std::min(capacity, out.size()), ids);
         return static_cast<int64_t>(out.size());
     });
 }
@@ -53,7 +52,7 @@ HOOK const char* hook_unicode_version() {
 HOOK size_t hook_nfc(const char32_t* in, size_t n, char32_t* out) {
     std::u32string text(in, n);
     qt::unicode::to_nfc(text);
-    std::memcpy(out, text.data(), text.size() * sizeof(char32_t));
+    std::copy(text.begin(), text.end(), out);
     return text.size();
 }
 

@@ -206,7 +206,7 @@ TEST(quantising_is_identical) {
     over_lengths([](const Kernels& fast, int n, int shift) {
         const Row x(n, shift, 3);
         const auto bytes = static_cast<size_t>(q8_row_bytes(n));
-        const auto blocks = static_cast<size_t>(q8_blocks(n));
+        const auto blocks = static_cast<size_t>(q8_scales(n));
         std::vector<int8_t> got(bytes), want(bytes);
         std::vector<float> got_scales(blocks), want_scales(blocks);
         fast.quantize_q8(x.get(), n, got.data(), got_scales.data());
@@ -473,7 +473,7 @@ struct Q8Problem {
     std::vector<float> residual, bias;
 };
 
-Q8Problem q8_problem(int rows, int n, int k) {
+Q8Problem q8_problem(int rows, int n, int k, int super_bytes = kQ8SuperBytes) {
     Q8Problem p{rows, n, k, {}, {}, {}, {}, {}};
     const int groups = (n + kQ8Rows - 1) / kQ8Rows;
     std::uniform_int_distribution<int> byte(-127, 127);
@@ -484,14 +484,14 @@ Q8Problem q8_problem(int rows, int n, int k) {
             p.w.push_back(static_cast<uint8_t>(scale & 255));
             p.w.push_back(static_cast<uint8_t>(scale >> 8));
         }
-        for (int i = 0; i < 1024; ++i) p.w.push_back(static_cast<uint8_t>(byte(rng)));
+        for (int i = 64; i < super_bytes; ++i) p.w.push_back(static_cast<uint8_t>(byte(rng)));
     }
     p.x.resize(static_cast<size_t>(rows * q8_row_bytes(k)));
-    p.xs.resize(static_cast<size_t>(rows * q8_blocks(k)));
+    p.xs.resize(static_cast<size_t>(rows * q8_scales(k)));
     for (int r = 0; r < rows; ++r) {
         const Row x(k, r % 8);
         scalar_kernels().quantize_q8(x.get(), k, p.x.data() + r * q8_row_bytes(k),
-                                     p.xs.data() + r * q8_blocks(k));
+                                     p.xs.data() + r * q8_scales(k));
     }
     for (int i = 0; i < rows * n; ++i)
         p.residual.push_back(std::normal_distribution<float>(0, 1)(rng));
@@ -503,7 +503,7 @@ GemmQ8Args q8_args(const Q8Problem& p, bool extras, float* y) {
     return {.x = p.x.data(),
             .x_row = q8_row_bytes(p.k),
             .xs = p.xs.data(),
-            .xs_row = q8_blocks(p.k),
+            .xs_row = q8_scales(p.k),
             .w = p.w.data(),
             .k = p.k,
             .rows = p.rows,
@@ -529,6 +529,37 @@ TEST(gemm_q8) {
         }
 }
 
+TEST(gemm_q4) {
+    for (const Kernels* fast : fast_tables())
+        for (int i = 1; i <= 300; ++i) {
+            const Q8Problem p = q8_problem(1 + i % 11, 1 + i % 33, i, kQ4SuperBytes);
+            Out got(p.rows * p.n);
+            Out want(p.rows * p.n);
+            fast->gemm_q4(q8_args(p, i % 2, got.get()));
+            scalar_kernels().gemm_q4(q8_args(p, i % 2, want.get()));
+            check_close(got, want, 1e-5, 1e-5);
+        }
+}
+
+TEST(gemm_q4_at_its_largest_values) {
+    // Every nibble 15 and every activation +-127: the 16-bit sums must not saturate.
+    for (const Kernels* fast : fast_tables())
+        for (const float sign : {1.0F, -1.0F}) {
+            Q8Problem p = q8_problem(5, 16, 256, kQ4SuperBytes);
+            for (size_t i = 0; i < p.w.size(); i += kQ4SuperBytes)
+                std::fill_n(p.w.begin() + static_cast<ptrdiff_t>(i) + 64, 512, uint8_t{255});
+            const std::vector<float> x(256, sign);
+            for (int r = 0; r < 5; ++r)
+                scalar_kernels().quantize_q8(x.data(), 256, p.x.data() + r * q8_row_bytes(256),
+                                             p.xs.data() + r * q8_scales(256));
+            Out got(5 * 16);
+            Out want(5 * 16);
+            fast->gemm_q4(q8_args(p, false, got.get()));
+            scalar_kernels().gemm_q4(q8_args(p, false, want.get()));
+            check_close(got, want, 1e-6, 1e-5);
+        }
+}
+
 TEST(gemm_q8_at_its_largest_values) {
     // All weights and activations at +-127: the 16-bit pair sums must not saturate.
     for (const Kernels* fast : fast_tables())
@@ -541,7 +572,7 @@ TEST(gemm_q8_at_its_largest_values) {
             std::vector<float> x(256, 1.0F);
             for (int r = 0; r < 5; ++r)
                 scalar_kernels().quantize_q8(x.data(), 256, p.x.data() + r * q8_row_bytes(256),
-                                             p.xs.data() + r * q8_blocks(256));
+                                             p.xs.data() + r * q8_scales(256));
             Out got(5 * 16);
             Out want(5 * 16);
             fast->gemm_q8(q8_args(p, false, got.get()));
@@ -555,6 +586,9 @@ TEST(a_q8_sum_does_not_depend_on_its_neighbours) {
         Q8Problem p = q8_problem(11, 24, 300);
         Out all(p.rows * p.n);
         fast->gemm_q8(q8_args(p, false, all.get()));
+        Q8Problem p4 = q8_problem(11, 24, 300, kQ4SuperBytes);
+        Out all4(p4.rows * p4.n);
+        fast->gemm_q4(q8_args(p4, false, all4.get()));
         for (int r = 0; r < p.rows; ++r) {
             GemmQ8Args one = q8_args(p, false, nullptr);
             float y[24];
@@ -564,6 +598,12 @@ TEST(a_q8_sum_does_not_depend_on_its_neighbours) {
             one.y = y;
             fast->gemm_q8(one);
             for (int o = 0; o < p.n; ++o) CHECK(y[o] == all[r * p.n + o]);
+            one = q8_args(p4, false, y);
+            one.x += r * one.x_row;
+            one.xs += r * one.xs_row;
+            one.rows = 1;
+            fast->gemm_q4(one);
+            for (int o = 0; o < p4.n; ++o) CHECK(y[o] == all4[r * p4.n + o]);
         }
     }
 }

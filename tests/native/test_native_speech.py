@@ -30,6 +30,28 @@ def test_streamed_is_buffered_bit_for_bit(context, voice, file_type):
         assert same(streamed.samples, whole.samples)
 
 
+def test_fast_precision_streams_alike_too(context, icl_voice):
+    request = {"text": TEXT, "seed": 7, "max_new_tokens": 9, **icl_voice}
+    whole = context("tiny-base", "Q8_0", precision=1).buffered(**request)
+    one_thread = context("tiny-base", "Q8_0", precision=1, n_threads=1)
+    assert same(one_thread.streamed(**request).samples, whole.samples)
+    assert not same(context("tiny-base", "Q8_0").buffered(**request).samples, whole.samples)
+
+
+def test_a_known_voice_starts_from_a_snapshot(context, icl_voice):
+    """Bit for bit what a context that never heard the voice makes."""
+    heard, new = context("tiny-base", "Q8_0"), context("tiny-base", "Q8_0", talker_kv_size=500)
+    request = {"seed": 7, "max_new_tokens": 6, "lang": "german", **icl_voice}
+    first = heard.buffered(text="Hello world", **request)
+    assert first.result.n_prompt_cached < first.result.n_prompt_rows
+    again = heard.buffered(text="the user and you", **request)
+    # Role, prefix and the words of the reference; the rest depends on the text.
+    assert again.result.n_prompt_cached >= 3 + 6
+    fresh = new.buffered(text="the user and you", **request)
+    assert fresh.result.n_prompt_cached == 0
+    assert same(again.samples, fresh.samples)
+
+
 def test_chunks_grow_from_one_frame(context, voice):
     spoken = context().streamed(text=TEXT, seed=7, max_new_tokens=13, **voice)
     assert [len(c) // qtlib.FRAME for c in spoken.chunks] == [1, 2, 4, 4, 2]
@@ -238,6 +260,10 @@ def test_a_queued_request_is_polled_and_can_be_cancelled(context, voice):
     queued = ctx.streamed(cancel=lambda: True, **request)
     assert queued.status == qtlib.CANCELLED
     assert not queued.chunks
+    audio = np.zeros(24000, np.float32)
+    by_audio = {"text": TEXT, "max_new_tokens": 9, "ref_audio_24k": audio}
+    by_audio["ref_n_samples"] = len(audio)
+    assert ctx.streamed(cancel=lambda: True, **by_audio).status == qtlib.CANCELLED
     hold.set()
     first.join()
     assert gate.is_set()

@@ -53,10 +53,20 @@ def test_dequantised_as_gguf_defines_it(kind):
     assert (found == expected).all()
 
 
-def linear(path: Path, x: np.ndarray, n: int, threads: int = 2) -> np.ndarray:
+def write(path: Path, raw: np.ndarray, kind: Type) -> Path:
+    writer = gguf.GGUFWriter(path, "test")
+    writer.add_tensor("w", raw, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def linear(path: Path, x: np.ndarray, n: int, threads: int = 2, four: bool = False) -> np.ndarray:
     y = np.full((len(x), n), np.nan, np.float32)
     kind = testhooks.load().hook_linear(
-        str(path).encode(), b"w", address(x), len(x), threads, address(y)
+        str(path).encode(), b"w", address(x), len(x), threads, four, address(y)
     )
     assert kind >= 0, testhooks.error()
     return y
@@ -72,33 +82,43 @@ def test_a_packed_matrix_multiplies(tmp_path, kind, n, k):
     else:
         raw = random_blocks(kind, n * k // per_block, 3).reshape(n, -1)
     weights = gguf.dequantize(raw, kind).reshape(n, k)
-    writer = gguf.GGUFWriter(tmp_path / "w.gguf", "test")
-    writer.add_tensor("w", raw, raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    path = write(tmp_path / "w.gguf", raw, kind)
     x = rng.normal(size=(5, k)).astype(np.float32)
-    found, expected = linear(tmp_path / "w.gguf", x, n), x.astype(np.float64) @ weights.T
+    found, expected = linear(path, x, n), x.astype(np.float64) @ weights.T
     # int8 activations: half a step of 1/127 of the largest in 32, averaged out over k. The K types
     # are requantised besides.
     tolerance = 2e-6 if per_block == 1 else 0.012
     size = np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(weights, axis=1)[None]
     assert (np.abs(found - expected) < tolerance * size).all()
     # Rows and threads make no difference to a bit.
-    assert (linear(tmp_path / "w.gguf", x[2:3], n, threads=3) == found[2:3]).all()
+    assert (linear(path, x[2:3], n, threads=3) == found[2:3]).all()
 
 
 @pytest.mark.parametrize("kind", [Type.Q8_0, Type.Q4_0], ids=lambda t: t.name)
 def test_weights_stay_as_they_are_in_the_file(tmp_path, kind):
     """One-hot inputs that int8 holds exactly read the weights back."""
     raw = random_blocks(kind, 16 * 4, 5).reshape(16, -1)
-    writer = gguf.GGUFWriter(tmp_path / "w.gguf", "test")
-    writer.add_tensor("w", raw, raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    found = linear(tmp_path / "w.gguf", 127 * np.eye(128, dtype=np.float32), 16).T
+    path = write(tmp_path / "w.gguf", raw, kind)
+    found = linear(path, 127 * np.eye(128, dtype=np.float32), 16).T
     expected = 127 * gguf.dequantize(raw, kind).reshape(16, 128)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("kind", [Type.F32, Type.Q8_0], ids=lambda t: t.name)
+def test_four_bits_are_better_than_q4_0(tmp_path, kind):
+    """In fast mode: the scale is searched, where Q4_0 takes the largest weight's."""
+    values = np.random.default_rng(6).normal(0, 0.1, (64, 512)).astype(np.float32)
+    path = write(tmp_path / "w.gguf", gguf.quantize(values, kind), kind)
+    found = linear(path, 127 * np.eye(512, dtype=np.float32), 64, four=True).T / 127
+    plain = gguf.dequantize(gguf.quantize(values, Type.Q4_0), Type.Q4_0)
+    ours, theirs = np.square(found - values).mean(), np.square(plain - values).mean()
+    assert 0.5 * theirs < ours < 0.9 * theirs
+
+
+def test_four_bits_of_nothing_and_of_tiny_weights(tmp_path):
+    values = np.zeros((8, 64), np.float32)
+    values[1] = 1e-12
+    values[2, 5] = -3.0
+    path = write(tmp_path / "w.gguf", values, Type.F32)
+    found = linear(path, 127 * np.eye(64, dtype=np.float32), 8, four=True).T / 127
+    np.testing.assert_allclose(found, np.where(np.abs(values) > 1e-6, values, 0), rtol=2e-3)

@@ -1,7 +1,7 @@
 """The tokenizer against Hugging Face's, on a small vocabulary and on Qwen's own.
 
-Qwen's ranks come from the package `dashscope` (a file in it; nothing is imported), the oracle is
-the package `tokenizers`.
+The oracle is the package `tokenizers`; Qwen's ranks come from the package `dashscope` (a file in
+it; nothing is imported). Without them the golden file stands in (make_tokenizer_golden.py).
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import ctypes
 import importlib.util
+import json
 import random
 import sys
 import time
 import unicodedata
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import testhooks
@@ -131,11 +133,9 @@ def qwen_vocabulary() -> tuple[list[str], list[str]]:
     return [spelled(t) for t in ranks], merges
 
 
-@cache
-def pair(which: str):
-    """(our tokenizer, Hugging Face's) for a vocabulary."""
+def hugging_face(tokens: list[str], merges: list[str]) -> Any:
+    """Hugging Face's Qwen2 tokenizer for a vocabulary."""
     hf = pytest.importorskip("tokenizers", reason="the oracle is the package tokenizers")
-    tokens, merges = small_vocabulary() if which == "small" else qwen_vocabulary()
     model = hf.models.BPE(
         vocab={t: i for i, t in enumerate(tokens)},
         merges=[tuple(m.split(" ")) for m in merges],
@@ -150,7 +150,29 @@ def pair(which: str):
             hf.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
-    return Ours(tokens, merges), oracle
+    return oracle
+
+
+@cache
+def pair(which: str) -> tuple[Ours, Any]:
+    """(our tokenizer, Hugging Face's) for a vocabulary."""
+    tokens, merges = small_vocabulary() if which == "small" else qwen_vocabulary()
+    return Ours(tokens, merges), hugging_face(tokens, merges)
+
+
+def golden() -> dict[str, Any]:
+    path = Path(__file__).parents[1] / "golden" / "tokenizer-qwen.json"
+    data: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return data
+
+
+def test_equals_the_golden_ids_of_qwen() -> None:
+    data = golden()
+    released = list(data["tokens"].values())
+    ours = Ours(list(data["tokens"]), data["merges"])
+    assert len(data["cases"]) > 30
+    for case in data["cases"]:
+        assert [released[i] for i in ours.encode(case["text"])] == case["ids"], case["text"]
 
 
 @pytest.mark.parametrize("which", ["small", "qwen"])
