@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
@@ -14,12 +15,13 @@ help: ## list the targets
 
 $(VENV)/.serve: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@# With the Pico voices where there is a wheel of them, without them elsewhere.
+	$(PIP) --only-binary py-nanotts -e '.[pico]' || $(PIP) -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml tests/requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c tests/requirements.lock -e '.[dev]'
+	$(PIP) -c tests/requirements.lock -e '.[dev]'
 	@touch $@ $(VENV)/.serve
 
 serve: $(VENV)/.serve ## install if needed, then serve on 127.0.0.1:8080 (ARGS="--port 9000")
