@@ -2,23 +2,26 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test contract check format bench lock clean
+.PHONY: help serve speak test contract wheel-test native native-test asan parity soak fuzz \
+    check format bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 $(VENV)/.serve: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@# With the Pico voices where there is a wheel of them, without them elsewhere.
+	$(PIP) --only-binary py-nanotts -e '.[pico]' || $(PIP) -e .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml tests/requirements.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c tests/requirements.lock -e '.[dev]'
+	$(PIP) -c tests/requirements.lock -e '.[dev]'
 	@touch $@ $(VENV)/.serve
 
 serve: $(VENV)/.serve ## install if needed, then serve on 127.0.0.1:8080 (ARGS="--port 9000")
@@ -28,6 +31,8 @@ speak: $(VENV)/.serve ## say TEXT="..." through a server on a free port, into sp
 	@$(BIN)/python tools/speak.py '$(subst ','\'',$(TEXT))'
 
 test: $(VENV)/.dev ## install if needed, then the whole test suite (ARGS="-k wav")
+	@if command -v c++ > /dev/null; then $(MAKE) --no-print-directory native; \
+	else echo "No C++ compiler here: the tests inside the native engine are skipped."; fi
 	$(BIN)/python -m pytest $(ARGS)
 
 check: $(VENV)/.dev ## lint, formatting, types
@@ -47,8 +52,33 @@ format: $(VENV)/.dev ## put the sources into shape
 contract: $(VENV)/.serve .venv-contract/.stamp ## real clients (OpenAI, LiveKit, Pipecat, LiteLLM) against a real server
 	PHONATE_PYTHON=$(abspath $(BIN)/python) .venv-contract/bin/python -m pytest -c tests/contract/pytest.ini --confcutdir tests/contract tests/contract $(ARGS)
 
+NATIVE := server/phonate/_native/libqt.so
+
+native: $(VENV)/.dev ## build the native engine and its unit tests quickly, for work on it
+	cd native && $(abspath $(BIN))/cmake --preset release -DPython3_EXECUTABLE=$(abspath $(BIN)/python) > /dev/null
+	cd native && $(abspath $(BIN))/cmake --build --preset release
+	mkdir -p $(dir $(NATIVE)) && cp native/build/release/libqt.so $(NATIVE)
+
+wheel-test: $(VENV)/.dev ## the tests of the qt_ binding on the wheel instead of our own library
+	PHONATE_TEST_LIBRARY=qwentts_cpp_cpu $(BIN)/python -m pytest tests/engine/qwen tests/api/test_qwen_server.py tests/api/test_qwen_voices.py $(ARGS)
+
+native-test: native ## the native engine's own unit tests
+	cd native && $(abspath $(BIN))/ctest --preset release
+
+asan: $(VENV)/.dev ## the native engine under AddressSanitizer, UBSan and TSan
+	PATH="$(abspath $(BIN)):$$PATH" PYTHON=$(abspath $(BIN)/python) native/tests/sanitize.sh $(ARGS)
+
+parity: native ## hold everything against the official package (PyTorch, big)
+	tests/parity/run $(ARGS)
+
+soak: $(VENV)/.dev ## thousands of WebSocket sessions with pauses, cancels and drops
+	$(BIN)/python tests/soak/soak_sessions.py $(ARGS)
+
+fuzz: $(VENV)/.dev ## random events at the session machine
+	$(BIN)/python tests/fuzz/fuzz_session.py $(ARGS)
+
 bench: $(VENV)/.dev ## measure this machine: the tables of the README
-	$(BIN)/python tools/bench.py $(ARGS)
+	$(BIN)/python tools/bench $(ARGS)
 
 lock: $(VENV)/.dev ## renew tests/requirements.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

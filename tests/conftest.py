@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from support import Running, running
 
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # an abort would start a debugger
 
-from phonate.engine import factory
-from phonate.engine.convert import ModelFiles
-from phonate.engine.factory import Recipe, make_model
-from phonate.engine.library import Library, find_library
+from phonate.engine.models import factory
+from phonate.engine.models.convert import ModelFiles
+from phonate.engine.models.factory import Recipe, make_model
+from phonate.engine.qwen.library import Library
+from phonate.engine.qwen.library_search import find_library
 from phonate.engine.scripted import ScriptedEngine
 from phonate.errors import SetupError
 
@@ -34,6 +36,7 @@ MODELS: dict[str, Recipe] = {
     "voicedesign": Recipe(kind="voicedesign"),
     "full-codec": Recipe(kind="base", codec="full"),
 }
+STALE_S = 24 * 3600.0
 
 
 @pytest.fixture
@@ -75,12 +78,16 @@ def made_model(model_cache: Path) -> Callable[[str], ModelFiles]:
         files = ModelFiles(folder / "talker-F32.gguf", folder / "codec-F32.gguf")
         if not folder.is_dir():
             for stale in folder.parent.glob(f"{name}-????????????????"):
-                shutil.rmtree(stale)
+                if time.time() - stale.stat().st_mtime > STALE_S:  # else another run may use it
+                    shutil.rmtree(stale)
             work = folder.with_name(f"{folder.name}.{os.getpid()}")
             make_model(recipe, work)
             shutil.rmtree(work / "speech_tokenizer")
             (work / "model.safetensors").unlink()
-            work.rename(folder)
+            if folder.is_dir():  # another run was faster
+                shutil.rmtree(work)
+            else:
+                work.rename(folder)
         return files
 
     return make

@@ -7,8 +7,8 @@ import typer
 from typer.testing import CliRunner
 
 from phonate.cli_models import register
-from phonate.engine.gguf_types import FILE_TYPES
-from phonate.engine.models import OFFICIAL_IDS
+from phonate.engine.models.gguf_types import FILE_TYPES
+from phonate.engine.models.resolve import OFFICIAL_IDS
 from phonate.errors import SetupError
 
 

@@ -23,7 +23,8 @@ from phonate.voices.manifest import FileSeal, Manifest
 from phonate.voices.store import VOICE_SCHEMA, voice_to_dict
 
 CREATED_AT = 1_796_083_200  # 2026-12-01
-PEAK = 0.7
+RMS, MAX_PEAK = 0.09, 0.9
+"""About -21 dBFS: as loud as each other, and nothing near clipping."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ def speak(recipe: Recipe) -> np.ndarray:
     assert voice.sample_rate == 24_000
     if recipe.pitch != 1:
         samples = resampled(samples, round(24_000 * recipe.pitch))
-    return samples * (PEAK / np.abs(samples).max())
+    gain = min(RMS / np.sqrt(np.square(samples).mean()), MAX_PEAK / np.abs(samples).max())
+    return samples * np.float32(gain)
 
 
 def resampled(samples: np.ndarray, played_at: int) -> np.ndarray:

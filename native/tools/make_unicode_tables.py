@@ -75,13 +75,17 @@ def main(path):
     ]
     lines += table("kLetters", "Range", [f"{{0x{a:X}, 0x{b:X}}}" for a, b in letters])
     lines += table("kNumbers", "Range", [f"{{0x{a:X}, 0x{b:X}}}" for a, b in numbers])
-    lines += table("kCombining", "ClassRange", [f"{{0x{a:X}, 0x{b:X}, {c}}}" for a, b, c in classes])
+    lines += table(
+        "kCombining", "ClassRange", [f"{{0x{a:X}, 0x{b:X}, {c}}}" for a, b, c in classes]
+    )
     lines += table("kDecomposed", "char32_t", [f"0x{c:X}" for c in pool])
     lines += table(
         "kDecompositions", "Decomposition", [f"{{0x{c:X}, {o}, {n}}}" for c, o, n in decompositions]
     )
     lines += table(
-        "kCompositions", "Composition", [f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}" for a, b, c in compositions]
+        "kCompositions",
+        "Composition",
+        [f"{{0x{a:X}, 0x{b:X}, 0x{c:X}}}" for a, b, c in compositions],
     )
     lines.append("// clang-format on")
     with open(path, "w", encoding="ascii", newline="\n") as out:

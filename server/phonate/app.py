@@ -53,51 +53,89 @@ from phonate.voices.starters import bundled_folder
 Encode: TypeAlias = Callable[[Samples, str | None], Reference]
 
 
+ROUTERS = (
+    speech.router,
+    batch.router,
+    voices.router,
+    registered_voices.router,
+    consents.router,
+    models.router,
+    languages.router,
+    capabilities.router,
+    health.router,
+    metrics.router,
+    stream.router,
+)
+
+
 def create_app(settings: Settings, engine: Engine) -> FastAPI:
     """The whole server around one engine. Raises SetupError for settings that do not fit it."""
-    info = engine.info
-    policy = _policy(settings)
-    cors = _cors(settings)
-    resources = contextlib.ExitStack()
-    turn: list[Encode] = []
+    policy, cors = _policy(settings), _cors(settings)
+    app = FastAPI(
+        title="phonate",
+        version=__version__,
+        summary="Text in, voice out, over the OpenAI audio API.",
+        lifespan=_lifespan(settings, engine),
+    )
+    envelope.install(app)
+    for router in ROUTERS:
+        app.include_router(router)
+    # The last added is the outermost: CORS headers belong on refusals too.
+    app.add_middleware(Guard, policy=policy)
+    app.add_middleware(envelope.RequestContext)
+    app.add_middleware(CORSMiddleware, **cors)
+    return app
 
-    def encode(audio: Samples, text: str | None) -> Reference:
-        return turn[0](audio, text)  # Bound once there is a loop to queue on.
 
-    voices_ = resources.enter_context(open_voices(settings, info, encode))
-    model_catalog = ModelCatalog(info.model, settings.alias, created=int(time.time()))
+class _Late:
+    """The service exists once there is a loop; what is made before it asks through here."""
 
-    running: list[SpeechService] = []
-    sessions: set[object] = set()
+    service: SpeechService
+    take_turn: Encode
 
-    def gauges() -> dict[str, float]:
-        health = running[-1].health()
+    def __init__(self) -> None:
+        self.sessions: set[object] = set()
+
+    def encode(self, audio: Samples, text: str | None) -> Reference:
+        return self.take_turn(audio, text)
+
+    def gauges(self, opened: Voices) -> dict[str, float]:
+        health = self.service.health()
         return {
             "active_requests": health.active_requests,
             "queued_requests": health.queued_requests,
             "stalled": health.stalled,
-            "sessions": len(sessions),
-            "voices": len(voices_.desk.library.voices()),
+            "sessions": len(self.sessions),
+            "voices": len(opened.desk.library.voices()),
         }
 
-    observer = Metrics(gauges, {"engine": info.name, "model": info.model, "device": info.device})
+
+def _lifespan(
+    settings: Settings, engine: Engine
+) -> Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]:
+    """Opens at once whatever a wrong setting can spoil; the rest when the server starts."""
+    info, late, resources = engine.info, _Late(), contextlib.ExitStack()
+    opened = resources.enter_context(open_voices(settings, info, late.encode))
+    about = {"engine": info.name, "model": info.model, "device": info.device}
+    observer = Metrics(lambda: late.gauges(opened), about)
+    catalog = ModelCatalog(info.model, settings.alias, created=int(time.time()))
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         service = SpeechService(engine, limits_of(settings), sound_of(settings), observer)
-        running.append(service)
-        turn.append(encode_in_turn(service, asyncio.get_running_loop()))
+        late.service = service
+        late.take_turn = encode_in_turn(service, asyncio.get_running_loop())
         encoders = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "phonate-encode")
-        app.state.voice_desk = voices_.desk
+        app.state.voice_desk = opened.desk
         app.state.phonate = State(
             settings=settings,
             service=service,
-            voices=voices_.voices,
-            models=model_catalog,
+            voices=opened.voices,
+            models=catalog,
             metrics=observer,
-            sessions=sessions,
-            routing=voices_.routing,
-            desk=voices_.desk,
+            sessions=late.sessions,
+            routing=opened.routing,
+            desk=opened.desk,
             fetcher=ReferenceFetcher(settings.allow_reference_urls),
             encoders=encoders,
             session_limits=session_limits_of(settings),
@@ -111,32 +149,7 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
                 await service.close()
                 encoders.shutdown(wait=False, cancel_futures=True)
 
-    app = FastAPI(
-        title="phonate",
-        version=__version__,
-        summary="Text in, voice out, over the OpenAI audio API.",
-        lifespan=lifespan,
-    )
-    envelope.install(app)
-    for router in (
-        speech.router,
-        batch.router,
-        voices.router,
-        registered_voices.router,
-        consents.router,
-        models.router,
-        languages.router,
-        capabilities.router,
-        health.router,
-        metrics.router,
-        stream.router,
-    ):
-        app.include_router(router)
-    # The last added is the outermost: CORS headers belong on refusals too.
-    app.add_middleware(Guard, policy=policy)
-    app.add_middleware(envelope.RequestContext)
-    app.add_middleware(CORSMiddleware, **cors)
-    return app
+    return lifespan
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,14 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bars
 
-from phonate.engine.convert import convert_checkpoint
-from phonate.engine.factory import Recipe, make_model
-from phonate.engine.factory_configs import CODEC_SIZES, KINDS, TALKER_SIZES
-from phonate.engine.gguf_types import FILE_TYPES
-from phonate.engine.hub import HubOptions
-from phonate.engine.model_files import ModelFiles
-from phonate.engine.models import DEFAULT_QUANT, OFFICIAL_IDS, QUANTS, resolve
-from phonate.engine.progress import Progress
+from phonate.engine.models.convert import convert_checkpoint
+from phonate.engine.models.factory import Recipe, make_model
+from phonate.engine.models.factory_configs import CODEC_SIZES, KINDS, TALKER_SIZES
+from phonate.engine.models.gguf_types import FILE_TYPES
+from phonate.engine.models.hub import HubOptions
+from phonate.engine.models.model_files import ModelFiles
+from phonate.engine.models.progress import Progress
+from phonate.engine.models.resolve import DEFAULT_QUANT, OFFICIAL_IDS, QUANTS, resolve
 
 PLAIN_STEP_PERCENT = 25
 """Without a terminal, a line whenever another quarter is done."""

@@ -13,10 +13,10 @@ import numpy as np
 from phonate import __version__
 from phonate.engine.base import CancelToken, Samples, SynthesisRequest
 from phonate.engine.choose import create_engine, wants_model
-from phonate.engine.hub import HubOptions
-from phonate.engine.library import find_library
-from phonate.engine.models import resolve
-from phonate.engine.qwen_doctor import qwen_facts
+from phonate.engine.models.hub import HubOptions
+from phonate.engine.models.resolve import resolve
+from phonate.engine.qwen.facts import qwen_facts
+from phonate.engine.qwen.library_search import find_library
 from phonate.errors import PhonateError
 from phonate.settings import Settings
 

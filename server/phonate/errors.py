@@ -21,7 +21,7 @@
     |  `- NotReady               starting up or draining
     `- Timeout              504  timeout_error
 
-Each border translates once: native status -> these, in `engine/qwen.py`; these -> the OpenAI
+Each border translates once: native status -> these, in `engine/qwen`; these -> the OpenAI
 envelope, in `api/envelope.py`; these -> a WebSocket event, in the session. A message says what was
 wrong, what was expected, and what to do.
 """

@@ -42,7 +42,10 @@ def test_a_seed_replays_over_http(server):
 
 
 def test_sampling_reaches_the_model(server):
-    greedy = [ask(server, max_new_tokens=3, temperature=0, seed=s).content for s in (1, 2)]
+    greedy = [
+        ask(server, max_new_tokens=3, temperature=0, subtalker_temperature=0, seed=s).content
+        for s in (1, 2)
+    ]
     assert greedy[0] == greedy[1]
 
 

@@ -141,6 +141,29 @@ async def test_a_crash_of_the_engine_is_a_warning_without_its_words() -> None:
         assert "secret" not in c.of("warning")[0]["message"]
 
 
+async def test_each_fragment_goes_to_the_voice_of_its_language() -> None:
+    with running(ScriptedEngine(), voice_language_route=["tone:de=ton"]) as server:
+        async with session(server, config={"voice": "tone"}) as c:
+            await c.send("text", text="This is surely a sentence in the English language. ")
+            await c.send("text", text="Und das hier ist ganz sicher ein Satz auf Deutsch. ")
+            await c.send("text", text="Na dann, hm hm. ")
+            await c.send("end")
+            assert await c.rest() == (1000, "done")
+        assert [call.request.speaker for call in server.engine.calls] == ["tone", "ton", "ton"]
+        assert [e["language"] for e in c.of("fragment_ready")] == ["english", "german", "german"]
+        assert [e["voice"] for e in c.of("fragment_ready")] == ["tone", "ton", "ton"]
+
+
+async def test_a_language_that_was_asked_for_is_not_identified() -> None:
+    with running(ScriptedEngine(), voice_language_route=["tone:de=ton"]) as server:
+        async with session(server, config={"voice": "tone", "language": "de"}) as c:
+            await c.send("text", text="This is surely a sentence in the English language. ")
+            await c.send("end")
+            await c.rest()
+        assert [call.request.speaker for call in server.engine.calls] == ["ton"]
+        assert server.engine.calls[0].request.language == "german"
+
+
 # Control ------------------------------------------------------------------------------------------
 
 
@@ -369,6 +392,23 @@ async def test_an_idle_session_is_closed() -> None:
     with running(ScriptedEngine(), session_idle_timeout=0.3) as server:
         async with session(server, config={}) as c:
             assert await c.rest() == (1008, "idle_timeout")
+
+
+async def test_a_server_that_stops_closes_its_sessions() -> None:
+    with running(ScriptedEngine({LONG: slow()})) as server:
+        async with session(server, config={}) as c, session(server, config={}) as paused:
+            await c.send("text", text=LONG)
+            await c.send("flush")
+            await c.until_pcm()
+            await paused.send("pause")
+            await paused.until("paused")
+            asked = time.monotonic()
+            server.server.should_exit = True
+            for client in (c, paused):
+                assert (await client.rest())[0] in (1012, 1013)
+            assert time.monotonic() - asked < 5
+    assert server.engine.calls[0].cancelled
+    assert server.engine.closed
 
 
 # The handshake ------------------------------------------------------------------------------------

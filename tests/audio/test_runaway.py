@@ -118,7 +118,7 @@ def test_endless_silence_is_found(hiss):
 
 
 def test_silence_is_measured_against_the_voice():
-    x = np.concatenate((to_floats(voiced(SR)) * 2, to_floats(voiced(8 * SR)) * 0.01))
+    x = np.concatenate((to_floats(voiced(SR)) * 2, to_floats(voiced(8 * SR)) * 0.02))
     assert when(SilenceWatch(SR), x) == pytest.approx(7.0, abs=0.1)
     assert when(SilenceWatch(SR), x[SR:] * 20) is None
 

@@ -1,4 +1,5 @@
 import litellm
+import openai
 import pytest
 
 from conftest import SENTENCE, check_speech, decode
@@ -21,7 +22,7 @@ async def test_aspeech(base_url):
 
 
 def test_an_error(base_url):
-    with pytest.raises(litellm.BadRequestError):
+    with pytest.raises(openai.BadRequestError):  # LiteLLM's own is a child of it
         litellm.speech(
             model="openai/tts-1", voice="nobody", input=SENTENCE, api_base=base_url, api_key="x",
             max_retries=0,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phonate.engine.factory import Recipe
+from phonate.engine.models.factory import Recipe
 
 N_FRAMES = 16
 """Greedy frames per case. The official package makes one fewer than max_new_tokens."""

@@ -22,7 +22,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "parity"), str(HERE.parent.parent /
 from golden_cases import CASES, MODELS, TOKENIZER_TEXTS, Case  # noqa: E402
 from official import Official  # noqa: E402
 
-from phonate.engine.factory import make_checkpoint  # noqa: E402
+from phonate.engine.models.factory import make_checkpoint  # noqa: E402
 
 THIN = {
     "prefill": 2,

@@ -16,9 +16,9 @@ from golden_cases import CASES, CODEC_FRAMES, MODELS, Case, random_codes, refere
 from oracle import Talker
 from oracle_codec import Codec, SpeakerEncoder
 
-from phonate.engine.convert import convert_checkpoint
-from phonate.engine.factory import make_checkpoint
-from phonate.engine.model_files import ModelFiles
+from phonate.engine.models.convert import convert_checkpoint
+from phonate.engine.models.factory import make_checkpoint
+from phonate.engine.models.model_files import ModelFiles
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-4

@@ -16,9 +16,9 @@ sys.path.insert(0, str(GOLDEN))
 
 from golden_cases import MODELS  # noqa: E402
 
-from phonate.engine.convert import convert_checkpoint  # noqa: E402
-from phonate.engine.factory import make_checkpoint  # noqa: E402
-from phonate.engine.model_files import ModelFiles  # noqa: E402
+from phonate.engine.models.convert import convert_checkpoint  # noqa: E402
+from phonate.engine.models.factory import make_checkpoint  # noqa: E402
+from phonate.engine.models.model_files import ModelFiles  # noqa: E402
 
 Made = Callable[..., ModelFiles]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from phonate.engine.library import declarations, foreign
+from phonate.engine.qwen.library import declarations, foreign
 
 ROOT = Path(__file__).parents[2]
 HEADER = ROOT / "native" / "include" / "qt.h"

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "golden"))
 from oracle import Talker
 from oracle_codec import Codec
 
-from phonate.engine.convert import convert_checkpoint
-from phonate.engine.factory import Recipe, make_checkpoint
-from phonate.engine.model_files import ModelFiles
+from phonate.engine.models.convert import convert_checkpoint
+from phonate.engine.models.factory import Recipe, make_checkpoint
+from phonate.engine.models.model_files import ModelFiles
 
 
 @dataclass

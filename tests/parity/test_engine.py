@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from golden_cases import CASES, MODELS, reference_audio
 
 from phonate.engine.base import CancelToken, Reference, Sampling, SynthesisRequest
 
-pytest.importorskip("qwen_tts", reason="needs the official package: ./tests/parity/run")
+pytestmark = pytest.mark.skipif(
+    find_spec("qwen_tts") is None, reason="needs the official package: ./tests/parity/run"
+)
 
 OURS = 6
 """The ABI of native/: only it reads a codec of any size and takes a text layout."""
@@ -27,7 +30,7 @@ def our_library(library):
 
 @pytest.fixture
 def engine(both, our_library):
-    from phonate.engine.qwen import QwenEngine
+    from phonate.engine.qwen.engine import QwenEngine
 
     opened = []
 

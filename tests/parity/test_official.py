@@ -7,19 +7,21 @@ the released size.
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
+import make_goldens
 import numpy as np
 import pytest
 from golden_cases import CASES, CODEC_FRAMES, MODELS, random_codes, reference_audio
-
-pytest.importorskip("qwen_tts", reason="needs the official package: ./tests/parity/run")
-
-import make_goldens
 from oracle_codec import SpeakerEncoder
 from test_goldens import build_prompt
 
-from phonate.engine.factory import Recipe
+from phonate.engine.models.factory import Recipe
+
+pytestmark = pytest.mark.skipif(
+    find_spec("qwen_tts") is None, reason="needs the official package: ./tests/parity/run"
+)
 
 GOLDEN = Path(make_goldens.__file__).parent
 TOLERANCE = 1e-4

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from phonate.errors import PhonateError
-from phonate.speech.session import Session, State
+from phonate.speech.session import Session
 from phonate.speech.session_events import (
     CancelEngine,
     Close,
@@ -19,6 +19,7 @@ from phonate.speech.session_events import (
     SessionLimits,
     StartFragment,
 )
+from phonate.speech.session_moves import State
 
 MS = 24
 """Samples of a millisecond."""

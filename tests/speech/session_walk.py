@@ -15,8 +15,8 @@ from typing import Any
 from session_driver import MS, Driver
 
 from phonate.errors import Busy, EngineFailure, InvalidRequest, OutputError, Timeout, VoiceNotFound
-from phonate.speech.session import State
 from phonate.speech.session_events import CLIENT_EVENTS, Config, Plan, Route
+from phonate.speech.session_moves import State
 from phonate.speech.vllm_session import VllmSession
 
 TEXTS = [

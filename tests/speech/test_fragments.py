@@ -7,8 +7,17 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stream2sentence.quick_yield_boundary import get_boundary_detector
 
-from phonate.speech.fragments import DEFAULT_MAX_CHARS, MIN_CHARS, End, Fragment, Splitter, split
+from phonate.speech.fragments import (
+    DEFAULT_MAX_CHARS,
+    MIN_CHARS,
+    End,
+    Fragment,
+    Splitter,
+    _detector,
+    split,
+)
 
 
 def whole(text: str, **options: object) -> list[Fragment]:
@@ -159,6 +168,13 @@ def test_lookahead_holds_the_clause_until_the_words_are_complete() -> None:
     assert splitter.held == "my dear "
 
 
+def test_lookahead_settles_for_the_first_of_two_clauses() -> None:
+    assert texts("Good morning, my dear, kind friends of old", lookahead_words=4) == [
+        "Good morning, ",
+        "my dear, kind friends of old",
+    ]
+
+
 def test_after_a_flush_the_next_fragment_is_a_first_one_again() -> None:
     splitter = Splitter()
     splitter.feed("Here we are. ")
@@ -293,6 +309,17 @@ def cut(text: str, sizes: list[int]) -> list[str]:
         pieces.append(text[at : at + size])
         at += size
     return [*pieces, text[at:]]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(prose, anything), st.sampled_from(["en", "de", "fr", "ru", "zh", "es"]))
+def test_the_quick_look_for_abbreviations_answers_as_the_thorough_one(
+    text: str, language: str
+) -> None:
+    ours, theirs = _detector(language), get_boundary_detector(language)
+    assert min(map(len, theirs.abbreviations)) >= 2
+    for end in range(len(text) + 1):
+        assert ours._matching_abbreviation(text[:end]) == theirs._matching_abbreviation(text[:end])
 
 
 @settings(max_examples=200, deadline=None)

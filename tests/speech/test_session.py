@@ -19,8 +19,8 @@ from phonate.errors import (
     UnsupportedLanguage,
     VoiceNotFound,
 )
-from phonate.speech.session import DEFER, MOVES, State
 from phonate.speech.session_events import AUDIO, CLIENT_EVENTS, Config, Plan
+from phonate.speech.session_moves import DEFER, MOVES, State
 
 FIRST = "This is the first sentence. "
 SECOND = "And this is the second one. "
@@ -761,6 +761,19 @@ def test_late_notices_change_nothing() -> None:
     d.settle()
     assert d.out == []
     assert d.state is State.OPEN
+
+
+def test_late_notices_of_one_fragment_do_not_touch_the_next() -> None:
+    d = opened()
+    d.text(FIRST + SECOND)
+    d.speak()
+    d.take()
+    d.audio(100, fragment=0)
+    d.done(0)
+    d.failed(EngineFailure("late"), 0)
+    assert d.take() == []
+    d.speak()
+    assert d.last("fragment_done")["fragment"] == 1
 
 
 def test_an_error_of_ours_is_not_a_closed_session() -> None:

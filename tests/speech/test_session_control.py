@@ -7,8 +7,9 @@ import itertools
 import pytest
 from session_driver import Driver, opened
 
-from phonate.speech.session import Flow, State
 from phonate.speech.session_events import Config, Plan, Route
+from phonate.speech.session_flow import Flow
+from phonate.speech.session_moves import State
 
 FIRST = "This is the first sentence. "
 SECOND = "And this is the second one. "
@@ -151,6 +152,16 @@ def test_a_paused_session_is_cancelled_after_its_time() -> None:
     assert d.last("cancelled")["reason"] == "pause_timeout"
     assert d.cancelled == ["pause_timeout"]
     assert d.closed.code == 1000
+
+
+def test_text_does_not_make_a_pause_longer() -> None:
+    d = opened(pause_timeout_s=60)
+    d.send("pause")
+    d.quiet()
+    d.wait(40)
+    d.text("Meanwhile. ")
+    d.wait(25)
+    assert d.last("cancelled")["reason"] == "pause_timeout"
 
 
 def test_a_pause_that_the_engine_never_obeys_ends_too() -> None:
@@ -469,6 +480,18 @@ def test_skipping_drops_audio_that_waits() -> None:
         (2, False),
     ]
     assert d.types.index("segment_done") < d.types.index("segment_started")
+
+
+def test_skipping_frees_the_engine_that_its_audio_held() -> None:
+    d = opened(buffer_s=1.0)
+    segment(d, 1, FIRST)
+    segment(d, 2, SECOND)
+    d.reading = False
+    d.audio(1500)
+    assert not d.gate_open
+    d.send("skip_segment", segment_id=1)
+    assert d.gate_open
+    assert d.started[-1].text == SECOND.strip()
 
 
 def test_skipping_a_queued_segment_passes_it_over() -> None:

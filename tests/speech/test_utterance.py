@@ -10,12 +10,13 @@ import pytest
 from phonate.engine.scripted import (
     DEFAULT_INFO,
     Emit,
+    Fail,
     Hang,
     ScriptedEngine,
     Wait,
     duration_of,
 )
-from phonate.errors import Cancelled, NotReady, OutputError, Timeout
+from phonate.errors import Cancelled, NotReady, OutputError, Timeout, UnsupportedLanguage
 from phonate.speech.request import SpeechRequest
 from phonate.speech.service import Limits, SpeechService
 from phonate.speech.shaping import SoundOptions
@@ -255,3 +256,17 @@ async def test_closing_does_not_free_an_engine_that_is_still_busy():
     with pytest.raises(Cancelled):
         await hear(utterance)
     hang.until.set()
+
+
+async def test_a_part_that_cannot_be_spoken_does_not_cut_the_others():
+    def script(asked):
+        refused = UnsupportedLanguage("no", param="input")
+        return [Fail(refused)] if "foreign" in asked.text else None
+
+    speech = service(script, replace(DEFAULT_INFO, max_text_chars=30))
+    text = "This one is all foreign text. The second sentence is here. And the last one."
+    utterance = speech.speak(request(text))
+    assert len(await hear(utterance)) > 24000
+    assert utterance.error is None
+    with pytest.raises(UnsupportedLanguage):
+        await hear(speech.speak(request("This one is all foreign text.")))

@@ -202,6 +202,16 @@ def test_damage_while_running_is_found_at_the_next_reading(root: Path) -> None:
     assert list(troubles(store)) == [Trouble.SET_ASIDE]
 
 
+def test_what_was_not_hashed_at_the_opening_is_at_its_first_use(root: Path) -> None:
+    entry = VoiceStore(root).add(recorded("Anna"))
+    flip(root / entry.folder / "reference.wav", 1000)
+    shelf = Shelf(root, VOICE_SCHEMA, check_at_opening_s=0)
+    assert shelf.get(entry.id) == entry
+    with pytest.raises(StorageError, match="does not match its checksum"):
+        shelf.read(entry)
+    assert shelf.get(entry.id) is None
+
+
 def future_manifest(draft: Draft) -> bytes:
     value = voice_to_dict(draft.to_voice(1))
     seals = {name: FileSeal.of(data) for name, data in draft.files.items()}

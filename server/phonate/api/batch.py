@@ -107,6 +107,8 @@ class _Batch:
             "audio_data": base64.b64encode(audio).decode("ascii"),
             "media_type": body.format.content_type,
             "duration_ms": round(len(pcm) * 1000 / rate),
+            "voice": request.voice,
+            "language": request.language or "auto",
             "seed": utterance.seed,
             "finish_reason": utterance.finish_reason,
             "usage": usage_of(utterance),

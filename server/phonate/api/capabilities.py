@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 
 from phonate import __version__
 from phonate.api.state import AppState
@@ -15,9 +15,25 @@ from phonate.speech.language_names import CANONICAL
 
 router = APIRouter(tags=["capabilities"])
 
+ENDPOINTS = (
+    "POST /v1/audio/speech",
+    "POST /v1/audio/speech/batch",
+    "WS /v1/audio/speech-stream",
+    "WS /v1/audio/speech/stream",
+    "GET /v1/audio/voices",
+    "POST /v1/audio/voices",
+    "DELETE /v1/audio/voices/{id}",
+    "POST /v1/audio/voice_consents",
+    "GET /v1/models",
+    "POST /v1/text/languages",
+    "GET /health",
+    "GET /ready",
+    "GET /metrics",
+)
+
 
 @router.get("/v1/capabilities")
-async def capabilities(state: AppState, http: Request) -> dict[str, Any]:
+async def capabilities(state: AppState) -> dict[str, Any]:
     """Engine, audio, limits, controls and routes."""
     info, settings = state.service.engine.info, state.settings
     return {
@@ -64,11 +80,6 @@ async def capabilities(state: AppState, http: Request) -> dict[str, Any]:
             "streaming": True,
             "batch": True,
         },
-        "endpoints": sorted({path for path in map(_path, http.app.routes) if path}),
+        "endpoints": list(ENDPOINTS),
         "session": dataclasses.asdict(state.session_limits),
     }
-
-
-def _path(route: object) -> str | None:
-    path = getattr(route, "path", None)
-    return path if isinstance(path, str) and path.startswith(("/v1", "/health", "/ready")) else None

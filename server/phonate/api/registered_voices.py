@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 
 from phonate.api.uploads import media_type, parse_json, read_form, unsupported
 from phonate.api.voice_desk import Desk, VoiceDesk
-from phonate.errors import NotFound
+from phonate.errors import NotFound, UnsupportedOperation
 from phonate.speech.language_names import canonical
 from phonate.voices.library import describe
 from phonate.voices.uploads import draft_from_fields
@@ -90,9 +90,23 @@ def _register_json(desk: VoiceDesk, body: bytes) -> dict[str, Any]:
 
 
 def _register(desk: VoiceDesk, fields: Mapping[str, Any]) -> dict[str, Any]:
+    _refuse_prompts(fields)
     draft = draft_from_fields(fields, resolve_language=canonical)
     desk.consents.check(draft.consent)
     return {**_answer(desk, desk.library.register(draft)), "status": "registered"}
+
+
+def _refuse_prompts(fields: Mapping[str, Any]) -> None:
+    """OpenAI also makes voices from a description; we keep only ones that can be heard."""
+    for name in ("prompt", "type"):
+        value = fields.get(name)
+        if value and value != "audio_sample":
+            raise UnsupportedOperation(
+                f"{name}: voices are made from a recording, latents or an embedding here, not from "
+                "a prompt. Send audio_sample, or speak with a voice_design model and "
+                "'instructions'.",
+                param=name,
+            )
 
 
 def _answer(desk: VoiceDesk, voice: Voice) -> dict[str, Any]:

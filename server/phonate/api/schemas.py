@@ -5,7 +5,7 @@ null is absent, unknown fields are ignored, known fields are honoured or refused
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
@@ -69,10 +69,10 @@ class SpeechBody(VoiceFields):
     input: Annotated[str, BeforeValidator(_check_input), _STRING]
     model: Annotated[str | None, fields.text(max_chars=256), _STRING] = None
     response_format: Annotated[
-        Any,
+        Format | None,
         BeforeValidator(_check_format),
         WithJsonSchema({"type": "string", "enum": [*FORMATS, "ogg"], "default": "mp3"}),
-    ] = FORMATS["mp3"]
+    ] = None
     stream_format: Annotated[str | None, one_of("audio", "sse")] = None
     stream: Switch = None
     sample_rate: Annotated[
@@ -99,8 +99,7 @@ class SpeechBody(VoiceFields):
 
     @property
     def format(self) -> Format:
-        found: Format = self.response_format
-        return found
+        return self.response_format or FORMATS["mp3"]
 
     @property
     def delivery(self) -> Delivery:

@@ -23,7 +23,13 @@ from phonate.api.guard import refuse
 from phonate.api.keys import SUBPROTOCOL_PREFIX
 from phonate.api.schemas import SpeechBody
 from phonate.api.state import State
-from phonate.api.voice_choice import fragment_voice
+from phonate.api.voice_choice import (
+    ONE_OFF,
+    FragmentPlan,
+    FragmentRouter,
+    filed_under,
+    fragment_request,
+)
 from phonate.errors import Busy, InvalidRequest, PhonateError
 from phonate.speech.fields import read
 from phonate.speech.fragments import DEFAULT_MAX_CHARS
@@ -88,9 +94,14 @@ async def plan_for(config: Config, state: State, request_id: str, key: str) -> P
     seed = draw_seed() if request.seed is None else request.seed
     request = dataclasses.replace(request, first_seed=seed, split="none")
     longest = state.service.engine.info.max_text_chars or DEFAULT_MAX_CHARS
+    router = None
+    if request.asked_language is None and request.voice != ONE_OFF:
+        filed = await filed_under(state, request.asked_voice)
+        router = FragmentRouter(state.routing, request, filed)
     about = {"voice": request.voice, "language": request.asked_language, "seed": seed}
     return Plan(
-        what=request,
+        what=FragmentPlan(request),
+        route=router,
         language=request.asked_language,
         max_chars=min(longest, DEFAULT_MAX_CHARS),
         about={name: value for name, value in about.items() if value not in (None, "")},
@@ -155,7 +166,7 @@ class _Shell:
         self._state = state
         self._resolving: asyncio.Task[None] | None = None
         self._engine = SessionEngine(
-            state.service, session, self._wake, partial(fragment_voice, state)
+            state.service, session, self._wake, partial(fragment_request, state)
         )
         self._loop = asyncio.get_running_loop()
         self._to_send = asyncio.Event()

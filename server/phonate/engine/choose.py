@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phonate.engine.base import Engine
-from phonate.engine.progress import Progress, silent
+from phonate.engine.models.progress import Progress, silent
 from phonate.settings import Settings
 
 
@@ -12,7 +12,7 @@ def create_engine(settings: Settings, progress: Progress = silent) -> Engine:
     that is not there yet. Raises SetupError when what is asked for cannot run here."""
     if wants_model(settings):
         return _qwen(settings, progress)
-    from phonate.engine.builtin import BuiltinEngine
+    from phonate.engine.builtin.engine import BuiltinEngine
 
     return BuiltinEngine(max_batch=settings.max_batch)
 
@@ -22,12 +22,12 @@ def wants_model(settings: Settings) -> bool:
 
 
 def _qwen(settings: Settings, progress: Progress) -> Engine:
-    from phonate.engine.hub import HubOptions
-    from phonate.engine.library import find_library
-    from phonate.engine.models import resolve
-    from phonate.engine.onset_profile import profile_for
-    from phonate.engine.qwen import OnsetSilence, QwenEngine
-    from phonate.engine.qwen_context import ContextOptions
+    from phonate.engine.models.hub import HubOptions
+    from phonate.engine.models.onset_profile import profile_for
+    from phonate.engine.models.resolve import resolve
+    from phonate.engine.qwen.context import ContextOptions
+    from phonate.engine.qwen.engine import OnsetSilence, QwenEngine
+    from phonate.engine.qwen.library_search import find_library
 
     # Before any download: a machine without a library has no use for the files.
     library = find_library(settings.library, settings.device)

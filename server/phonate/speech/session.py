@@ -26,8 +26,7 @@ PAUSED. And the engine's gate: shut while not RUNNING, and while too much PCM wa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from enum import Enum
+from collections.abc import Callable
 from typing import TypeAlias
 
 from phonate.errors import (
@@ -39,7 +38,6 @@ from phonate.errors import (
     TooLarge,
 )
 from phonate.speech.fields import read
-from phonate.speech.fragments import Clauses, End, Fragment, Splitter
 from phonate.speech.outbox import Outbox
 from phonate.speech.pipeline import Piece, Pipeline, SegmentBegin, SegmentEnd
 from phonate.speech.session_events import (
@@ -55,10 +53,8 @@ from phonate.speech.session_events import (
     Config,
     Event,
     Flush,
-    PauseEngine,
     Plan,
     Resolve,
-    ResumeEngine,
     SegmentStart,
     SessionLimits,
     SkipSegment,
@@ -67,65 +63,12 @@ from phonate.speech.session_events import (
     decode,
     error_fields,
 )
-from phonate.speech.surrogates import SurrogateJoiner
+from phonate.speech.session_flow import Flow, FlowControl
+from phonate.speech.session_moves import DEFER, MOVES, NOT_NOW, State
+from phonate.speech.session_text import TextIntake
 
 Miss: TypeAlias = Callable[[float], None]
 """What happens when a deadline passes."""
-
-
-class State(Enum):
-    AWAITING_CONFIG = "awaiting config"
-    CONFIGURING = "configuring"
-    """The shell looks the voice up."""
-    OPEN = "open"
-    ENDING = "ending"
-    CLOSING = "closing"
-    """The last event waits to be sent."""
-    CLOSED = "closed"
-
-
-class Flow(Enum):
-    RUNNING = "running"
-    PAUSING = "pausing"
-    PAUSED = "paused"
-
-
-DEFER = "defer"
-"""Instead of a method: handle the event once the config is resolved."""
-
-MOVES: Mapping[State, Mapping[str, str]] = {
-    State.AWAITING_CONFIG: {"config": "_on_config", "cancel": "_on_cancel", "end": "_on_end"},
-    State.CONFIGURING: {
-        **dict.fromkeys(CLIENT_EVENTS, DEFER),
-        "cancel": "_on_cancel",
-    },
-    State.OPEN: {
-        "config": "_on_config",
-        "text": "_on_text",
-        "flush": "_on_flush",
-        "segment_start": "_on_segment_start",
-        "skip_segment": "_on_skip_segment",
-        "pause": "_on_pause",
-        "resume": "_on_resume",
-        "cancel": "_on_cancel",
-        "end": "_on_end",
-    },
-    State.ENDING: {
-        "flush": "_on_nothing",
-        "skip_segment": "_on_skip_segment",
-        "pause": "_on_pause",
-        "resume": "_on_resume",
-        "cancel": "_on_cancel",
-        "end": "_on_nothing",
-    },
-}
-"""Which client events are legal when, and the method that handles each. What is not here is
-answered with an error and 1008; after the last event everything is ignored."""
-
-_NOT_NOW = {
-    State.AWAITING_CONFIG: "Send a config event first.",
-    State.ENDING: "After 'end' the session only finishes speaking; open a new one for more text.",
-}
 
 
 class Session:
@@ -143,42 +86,30 @@ class Session:
         self.request_id = request_id
         self.limits = limits or SessionLimits()
         self.state = State.AWAITING_CONFIG
-        self.flow = Flow.RUNNING
-        self.clauses: Clauses = "first"
-        """Which fragments settle for a clause; another protocol may want it otherwise."""
-        self._config = Config()
         self._wanted = Config()
         """The one that is being resolved."""
-        self._plan: Plan | None = None
+        self._configured = False
         self._deferred: deque[Event] = deque()
         self._outbox = Outbox()
         self._commands: list[Command] = []
-        self._splitter = Splitter()
-        self._surrogates = SurrogateJoiner()
+        self.text = TextIntake(self.limits)
         self._pipeline = Pipeline(
             self._outbox,
             self._say,
             self._commands.append,
-            lambda: self._splitter.held,
+            lambda: self.text.held,
             self.limits.max_failures,
         )
-        self._text_bytes = 0
-        self._text_at: float | None = None
-        self._unspoken = ""
-        """Text without anything to say; it goes with the next fragment's text."""
-        self._first = True
+        self._flow = FlowControl(
+            self._outbox,
+            lambda answer: self._outbox.add_answer(self._say(answer)),
+            self._commands.append,
+            self.limits.buffer_s,
+        )
         self._open_segment: int | None = None
         self._last_segment = 0
         self._dropping = False
         """The open segment was skipped: its further text is dropped."""
-        self._backlogged = False
-        self._gate_shut = False
-        self._still = False
-        """The engine has told that it stands still behind the shut gate."""
-        self._pause_serial = 0
-        self._paused_at = now
-        self._toggles: list[str] = []
-        """Answers owed once the engine stands still."""
         self._active_at = now
         self._sending_since: float | None = None
         self._close: Close | None = None
@@ -257,7 +188,7 @@ class Session:
             )
         if name not in moves:
             raise InvalidRequest(
-                f"{name!r} cannot be sent now. {_NOT_NOW[self.state]}",
+                f"{name!r} cannot be sent now. {NOT_NOW[self.state]}",
                 param="type",
                 code="unexpected_event",
             )
@@ -299,10 +230,8 @@ class Session:
         """The answer to Resolve: the config holds from here on."""
         if self.state is not State.CONFIGURING:
             return
-        self._plan, self._config = plan, self._wanted
-        held = self._splitter.held
-        self._splitter = self._new_splitter(plan)
-        self._queue(self._splitter.feed(held), now)
+        self._configured = True
+        self._add(self.text.configure(self._wanted, plan, now))
         ready = self._say("ready", audio=AUDIO, limits=self.limits.describe(), **plan.about)
         self._outbox.add_answer(ready)
         self._reopen(now)
@@ -314,13 +243,18 @@ class Session:
 
     def config_dropped(self, now: float) -> None:
         """Go on as before the config that was refused, for a protocol that is lenient there."""
-        if self.state is State.CONFIGURING and self._plan is not None:
+        if self.state is State.CONFIGURING and self._configured:
             self._reopen(now)
+
+    @property
+    def flow(self) -> Flow:
+        """Whether audio flows."""
+        return self._flow.flow
 
     @property
     def configured(self) -> bool:
         """A config was accepted once."""
-        return self._plan is not None
+        return self._configured
 
     def _reopen(self, now: float) -> None:
         self.state = State.OPEN
@@ -369,15 +303,13 @@ class Session:
 
     def engine_quiescent(self, serial: int, now: float) -> None:
         """The engine stands still (or has nothing to do) since PauseEngine number `serial`."""
-        if serial != self._pause_serial or not self._gate_shut:
-            return
-        self._still = True
+        self._flow.engine_still(serial)
         self._advance(now)
 
     # Client events ----------------------------------------------------------------------------
 
     def _on_config(self, config: Config, now: float) -> None:
-        if self._splitter.held.strip():
+        if self.text.held.strip():
             raise InvalidRequest(
                 "A config may come between utterances: flush the text that was sent first.",
                 param="type",
@@ -395,20 +327,8 @@ class Session:
         self._commands.append(Resolve(config))
 
     def _on_text(self, event: Text, now: float) -> None:
-        self._text_bytes += len(event.text.encode("utf-8", "surrogatepass"))
-        if self._text_bytes > self.limits.max_text_bytes:
-            raise TooLarge(
-                f"A session takes at most {self.limits.max_text_bytes} bytes of text. "
-                "Open a new one for more.",
-                param="text",
-                code="text_too_long",
-            )
-        text = self._surrogates.feed(event.text)
-        if self._dropping or not text:
-            return
-        if self._text_at is None:
-            self._text_at = now
-        self._queue(self._splitter.feed(text), now)
+        pieces = self.text.feed(event.text, self._open_segment, now, drop=self._dropping)
+        self._add(pieces)
 
     def _on_flush(self, event: Flush, now: float) -> None:
         wanted = event.segment_id
@@ -456,25 +376,13 @@ class Session:
         self._pipeline.skip(wanted)
         if wanted == self._open_segment:
             self._dropping = True
-            self._forget_text()
+            self.text.forget()
 
     def _on_pause(self, event: Bare, now: float) -> None:
-        if self.flow is Flow.PAUSED:
-            self._outbox.add_answer(self._say("paused"))
-        elif self.flow is Flow.PAUSING:
-            self._owe("paused")
-        else:
-            self.flow = Flow.PAUSING
-            self._paused_at = now
-            self._outbox.held = True
-            self._toggles = ["paused"]
+        self._flow.pause(now)
 
     def _on_resume(self, event: Bare, now: float) -> None:
-        if self.flow is Flow.PAUSING:
-            self._owe("resumed")
-            return
-        self._run()
-        self._outbox.add_answer(self._say("resumed"))
+        self._flow.resume()
 
     def _on_cancel(self, event: Cancel, now: float) -> None:
         self._stop("cancelled", now)
@@ -494,60 +402,17 @@ class Session:
     def _on_nothing(self, event: Bare, now: float) -> None:
         """Fine, and already the case."""
 
-    # Text -------------------------------------------------------------------------------------
+    # Inside -----------------------------------------------------------------------------------
 
-    def _new_splitter(self, plan: Plan | None = None) -> Splitter:
-        plan = plan or self._plan or Plan()
-        lookahead = self._config.fragment_lookahead_words
-        return Splitter(
-            language=plan.language,
-            lookahead_words=self.limits.lookahead_words if lookahead is None else lookahead,
-            max_chars=plan.max_chars,
-            clauses=self.clauses,
-        )
+    def _add(self, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            self._pipeline.add(piece)
 
     def _flush(self, now: float, *, last: bool = False) -> None:
-        half = self._surrogates.finish()
-        if not self._dropping:
-            fragments = self._splitter.feed(half)
-            fragments += self._splitter.finish() if last else self._splitter.flush()
-            self._queue(fragments, now)
-        if last:
-            self._splitter = self._new_splitter()
-        self._text_at = None
-        self._first = True
-
-    def _queue(self, fragments: list[Fragment], now: float) -> None:
-        plan = self._plan or Plan()
-        for fragment in fragments:
-            text = self._unspoken + fragment.text
-            self._unspoken = ""
-            if not fragment.spoken:
-                self._unspoken = text
-                continue
-            self._pipeline.add(
-                Piece(
-                    text=text,
-                    speech=fragment.speech,
-                    ended=fragment.ended,
-                    pause_s=self._pause_after(fragment),
-                    plan=plan,
-                    first=self._first,
-                    text_at=now if self._text_at is None else self._text_at,
-                    segment=self._open_segment,
-                )
-            )
-            self._first = False
-
-    def _pause_after(self, fragment: Fragment) -> float:
-        config, limits = self._config, self.limits
-        if fragment.closes is End.SENTENCE:
-            chosen, default = config.sentence_silence_duration, limits.sentence_pause_s
-        elif fragment.closes is End.CLAUSE:
-            chosen, default = config.comma_silence_duration, limits.clause_pause_s
+        if self._dropping:
+            self.text.forget()
         else:
-            return 0.0
-        return default if chosen is None else chosen
+            self._add(self.text.flush(self._open_segment, now, last=last))
 
     def _close_segment(self) -> None:
         if self._open_segment is not None and not self._dropping:
@@ -555,67 +420,15 @@ class Session:
         self._open_segment = None
         self._dropping = False
 
-    def _forget_text(self) -> None:
-        self._splitter = self._new_splitter()
-        self._surrogates.finish()
-        self._unspoken = ""
-        self._text_at = None
-        self._first = True
-
-    # Flow -------------------------------------------------------------------------------------
-
-    def _owe(self, answer: str) -> None:
-        """Pausing takes a moment; what is asked meanwhile is answered after it, in order."""
-        if self._toggles[-1] == answer:
-            return
-        # Somebody who toggles faster than the engine stops needs the last answer, not hundreds.
-        if len(self._toggles) >= 16:
-            del self._toggles[-1:]
-        else:
-            self._toggles.append(answer)
-
-    def _acknowledge(self) -> None:
-        for answer in self._toggles:
-            self._outbox.add_answer(self._say(answer))
-        if self._toggles[-1] == "resumed":
-            self._run()
-        else:
-            self.flow = Flow.PAUSED
-
-    def _run(self) -> None:
-        self.flow = Flow.RUNNING
-        self._outbox.held = False
-
     def _advance(self, now: float) -> None:
         """After every change: whatever has become possible."""
         if self.state not in MOVES:
             return
-        if self.flow is Flow.PAUSING and self._still:
-            self._acknowledge()
-        self._watch_backlog()
-        self._set_gate()
-        self._pipeline.advance(now, may_start=not self._gate_shut)
+        self._flow.advance()
+        self._pipeline.advance(now, may_start=not self._flow.gate_shut)
         silent = self._pipeline.idle and not len(self._outbox)
-        if self.state is State.ENDING and silent and self.flow is Flow.RUNNING:
+        if self.state is State.ENDING and silent and self._flow.flow is Flow.RUNNING:
             self._finish(self._say("done", **self._outbox.spoken), CloseCode.NORMAL, "done")
-
-    def _watch_backlog(self) -> None:
-        limit = self.limits.buffer_s * SAMPLE_RATE
-        if self._outbox.buffered >= limit:
-            self._backlogged = True
-        elif self._outbox.buffered <= limit / 2:
-            self._backlogged = False
-
-    def _set_gate(self) -> None:
-        shut = self._backlogged or self.flow is not Flow.RUNNING
-        if shut == self._gate_shut:
-            return
-        self._gate_shut, self._still = shut, False
-        if shut:
-            self._pause_serial += 1
-            self._commands.append(PauseEngine(self._pause_serial))
-        else:
-            self._commands.append(ResumeEngine())
 
     # Deadlines and ends -----------------------------------------------------------------------
 
@@ -627,11 +440,11 @@ class Session:
             found.append((self._sending_since + limits.send_timeout_s, self._miss_send))
         if self.state is State.AWAITING_CONFIG:
             found.append((self._active_at + limits.config_timeout_s, self._miss_config))
-        elif self.state is not State.CLOSING and self.flow is not Flow.RUNNING:
-            found.append((self._paused_at + limits.pause_timeout_s, self._miss_resume))
+        elif self.state is not State.CLOSING and self._flow.flow is not Flow.RUNNING:
+            found.append((self._flow.paused_at + limits.pause_timeout_s, self._miss_resume))
         elif self.state is State.OPEN and self._pipeline.idle and not len(self._outbox):
             found.append((self._active_at + limits.idle_timeout_s, self._miss_activity))
-        if self._pipeline.deadline is not None and not self._gate_shut:
+        if self._pipeline.deadline is not None and not self._flow.gate_shut:
             found.append((self._pipeline.deadline, self._advance))
         return found
 
@@ -662,8 +475,7 @@ class Session:
         self._open_segment = None
         self._dropping = False
         self._deferred.clear()
-        self._forget_text()
-        self._watch_backlog()
+        self.text.forget()
 
     def _finish(self, event: Event, code: CloseCode, reason: str) -> None:
         self._outbox.add_answer(event)

@@ -14,7 +14,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from phonate.errors import Cancelled, EngineFailure, OutputError, PhonateError
 from phonate.speech.request import SpeechRequest
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("phonate.speech")
 
-Route = Callable[[SpeechRequest, str], Awaitable[SpeechRequest]]
-"""The session's plan and a fragment's text -> the request for the fragment, whose language may
-call for another voice."""
+Prepare = Callable[[Any, str], Awaitable[SpeechRequest]]
+"""A plan of the session and a fragment's text -> the request that speaks it."""
 
 YIELD_POLL_S = 0.02
 """How often a session that stands still looks whether others wait for its slot."""
@@ -43,16 +42,16 @@ YIELD_POLL_S = 0.02
 
 class SessionEngine:
     """Carries out a session's commands about the engine. `wake` is called after every notice, for
-    the shell to look at what the session wants next. The plans of the session are SpeechRequests.
+    the shell to look at what the session wants next.
     """
 
     def __init__(
-        self, service: SpeechService, session: Session, wake: Callable[[], None], route: Route
+        self, service: SpeechService, session: Session, wake: Callable[[], None], prepare: Prepare
     ) -> None:
         self._service = service
         self._session = session
         self._wake = wake
-        self._route = route
+        self._prepare = prepare
         self._gate = asyncio.Event()
         self._gate.set()
         self._utterance: Utterance | None = None
@@ -141,7 +140,7 @@ class SessionEngine:
 
     async def _until_whole(self, command: StartFragment) -> str:
         """Speak, again if others had to go first; the finish reason."""
-        request = await self._route(command.plan, command.text)
+        request = await self._prepare(command.plan, command.text)
         request = dataclasses.replace(request, startup_buffer=command.first)
         delivered = 0
         while True:

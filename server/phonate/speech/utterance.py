@@ -15,7 +15,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from phonate.engine.base import CancelToken, FinishReason, SynthesisRequest, SynthesisResult
-from phonate.errors import Cancelled, EngineFailure, OutputError, Timeout, TooLarge
+from phonate.errors import (
+    Cancelled,
+    EngineFailure,
+    InvalidRequest,
+    OutputError,
+    Timeout,
+    TooLarge,
+)
 from phonate.speech.admission import Slot
 from phonate.speech.bridge import Block, Synthesis
 from phonate.speech.budget import token_budget
@@ -43,13 +50,16 @@ class _Attempt:
 
     shaped: ShapedFragment
     result: SynthesisResult | None
-    error: OutputError | None
+    error: OutputError | InvalidRequest | None
+    """It made nothing: silence, or this part of the text cannot be spoken."""
     over_budget: bool
     """It reached a budget that was ours, not the client's."""
 
     @property
     def spoiled(self) -> bool:
         """Worth another try with another seed."""
+        if isinstance(self.error, InvalidRequest):
+            return False
         return self.over_budget or self.shaped.runaway is not None or not self.shaped.audible
 
 
@@ -83,7 +93,7 @@ class Utterance:
         self._shaping = self._new_shaping()
         self._caught_up = asyncio.Event()
         self._retried = False
-        self._silence: OutputError | None = None
+        self._silence: OutputError | InvalidRequest | None = None
         self._slot: Slot | None = None
         self._synthesis: Synthesis | None = None
         self.task = asyncio.ensure_future(self._run())
@@ -211,7 +221,8 @@ class Utterance:
                 self._shaping = self._new_shaping()
             attempt = await self._attempt(fragment, pause_s)
         if attempt.error is not None:
-            self._silence = attempt.error  # Passed over, unless nothing at all is heard.
+            # Passed over in a longer text; what is to blame if nothing at all is heard.
+            self._silence = attempt.error
             return
         self._emit(await asyncio.to_thread(attempt.shaped.release))
         self._account(attempt)
@@ -240,6 +251,10 @@ class Utterance:
         try:
             await self._listen(synthesis)
         except OutputError as error:
+            return _Attempt(shaped, None, error, over_budget=False)
+        except InvalidRequest as error:
+            if error.param != "input":
+                raise
             return _Attempt(shaped, None, error, over_budget=False)
         if shaped.too_long:
             raise self._too_long()
@@ -315,7 +330,7 @@ class Utterance:
         self.finish_reason = "length" if attempt.shaped.enough else result.finish_reason
         self.n_frames += result.n_frames
         self.n_text_tokens += result.n_text_tokens
-        self.skipped_text += result.skipped_text
+        self.skipped_text = f"{self.skipped_text} {result.skipped_text}".strip()
 
     def _emit(self, block: Block) -> None:
         if not block.size:

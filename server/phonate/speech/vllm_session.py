@@ -36,7 +36,7 @@ from phonate.errors import (
 )
 from phonate.speech.fields import Switch, one_of, read
 from phonate.speech.fragments import Clauses
-from phonate.speech.session import Session, State
+from phonate.speech.session import Session
 from phonate.speech.session_events import (
     SAMPLE_RATE,
     CloseCode,
@@ -47,6 +47,7 @@ from phonate.speech.session_events import (
     Text,
     decode,
 )
+from phonate.speech.session_moves import State
 
 MAX_FILE_BYTES = 64 * 2**20
 """A unit that is sent whole has to be kept whole: 23 minutes."""
@@ -174,7 +175,7 @@ class VllmSession:
 
     def config_resolved(self, plan: Plan, now: float) -> None:
         self._config = self._wanted
-        self._session.clauses = _CLAUSES[self._config.split_granularity or "none"]
+        self._session.text.clauses = _CLAUSES[self._config.split_granularity or "none"]
         self._session.config_resolved(plan, now)
         self._catch_up(now)
 

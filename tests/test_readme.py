@@ -1,0 +1,79 @@
+"""The README is true: its example runs, its commands exist, its options are options."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import soundfile
+from support import running
+
+from phonate.cli import cli
+from phonate.engine.builtin.engine import BuiltinEngine
+from phonate.settings import Settings, flag_name
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_the_python_example_speaks(tmp_path, monkeypatch):
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    with running(BuiltinEngine(pico=False)) as server:
+        exec(
+            compile(example.replace("http://127.0.0.1:8080", server.address), "README", "exec"), {}
+        )
+    audio, rate = soundfile.read(tmp_path / "speech.wav")
+    assert 1 < len(audio) / rate < 6
+
+
+def test_the_curl_example_speaks():
+    import httpx
+
+    (body,) = re.findall(r"-d '(\{.*?\})' -o hello.mp3", README)
+    with running(BuiltinEngine(pico=False)) as server:
+        answer = httpx.post(
+            f"{server.address}/v1/audio/speech", content=body,
+            headers={"Content-Type": "application/json"}, timeout=60,
+        )  # fmt: skip
+    assert answer.headers["content-type"] == "audio/mpeg"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_make_targets_exist(page):
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for target in re.findall(r"\bmake ([a-z-]+)\b(?!:)", _code(page.read_text())):
+        assert target in targets, target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_options_exist(page):
+    known = {flag_name(name) for name in Settings.model_fields} | {
+        "--help",
+        "--version",
+        "--config",
+    }
+    known |= {"--type", "--out"}
+    for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", _code(page.read_text())):
+        assert flag in known, flag
+
+
+def test_commands_exist():
+    from typer.main import get_command
+
+    known = set(get_command(cli).commands)
+    for command in re.findall(r"phonate ([a-z]+)\b", _code(README)):
+        assert command in known, command
+
+
+def _code(text):
+    """What stands in backticks or is indented."""
+    blocks = re.findall(r"`[^`]+`|^    .+$", text, re.MULTILINE)
+    return "\n".join(blocks)
+
+
+def test_python_of_the_readme_is_the_one_tested():
+    low = re.search(r"Python (3\.\d+) or newer", README)[1]
+    assert f'requires-python = ">={low}"' in (ROOT / "pyproject.toml").read_text()
+    assert sys.version_info >= tuple(map(int, low.split(".")))
