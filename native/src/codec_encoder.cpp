@@ -13,6 +13,8 @@ namespace {
 // (5 MB), while the large weights of the last stage are read once for all of them.
 constexpr int kPieceRows = 20;
 
+constexpr int kMaxSamplesPerRow = 1 << 16;  // a bound for damaged files
+
 int up_to_multiple(int n, int of) {
     return (n + of - 1) / of * of;
 }
@@ -111,6 +113,9 @@ void CodecEncoder::load_stages(const Gguf& file, Pool& pool) {
         s.down.act = Act::elu;
         stages_.push_back(std::move(s));
         samples_per_row_ *= ratio;
+        if (samples_per_row_ > kMaxSamplesPerRow)
+            file.fail(strf("%supsampling_ratios make more than %d samples per row", enc.c_str(),
+                           kMaxSamplesPerRow));
         channels *= 2;
         index += 3;
     }

@@ -9,12 +9,16 @@ namespace qt {
 namespace {
 
 constexpr int kDilations[] = {2, 3, 4};  // of the three SE-Res2Net blocks
+constexpr int kMaxTaps = 64;
 constexpr float kSmallestVariance = 1e-12F;
 
 // A convolution of any shape with what comes after it.
 Layer any_conv(Pool& pool, const Gguf& file, const std::string& name, Act act, int taps,
                int dilation = 1) {
     const Tensor& w = file.tensor("spk_enc." + name + ".weight", {-1, -1, taps});
+    if (w.shape[2] > kMaxTaps)
+        file.fail(strf("tensor 'spk_enc.%s.weight' has %lld taps, at most %d are expected",
+                       name.c_str(), static_cast<long long>(w.shape[2]), kMaxTaps));
     Layer layer = load_conv(pool, file, "spk_enc." + name, static_cast<int>(w.shape[0]),
                             static_cast<int>(w.shape[1]), static_cast<int>(w.shape[2]), true);
     layer.act = act;
