@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import socket
 import tempfile
 import threading
 import time
@@ -20,7 +19,7 @@ import uvicorn
 from phonate import settings
 from phonate.app import create_app
 from phonate.engine.base import Engine
-from phonate.serve import uvicorn_config
+from phonate.serve import bind, uvicorn_config
 
 
 @dataclass
@@ -50,8 +49,7 @@ def running(engine: Engine, **options: Any) -> Iterator[Running]:
 
 def _run(engine: Engine, effective: settings.Settings) -> Iterator[Running]:
     app = create_app(effective, engine)
-    sock = socket.socket()
-    sock.bind(("127.0.0.1", 0))
+    sock = bind("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn_config(app, effective))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
     thread.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import tempfile
 import time
@@ -15,7 +14,7 @@ from overhead import stamp
 from phonate.app import create_app
 from phonate.engine.base import Samples
 from phonate.engine.scripted import DEFAULT_INFO, FRAME_S, Emit, ScriptedEngine
-from phonate.serve import uvicorn_config
+from phonate.serve import SWITCH_INTERVAL_S, bind, uvicorn_config
 from phonate.settings import load
 
 
@@ -43,7 +42,8 @@ def main(clients: int, seconds: float) -> None:
             "fragment_fade_out_after_ms": "60000",
         }
         settings = load(options, {}).settings
-        sock = socket.create_server(("127.0.0.1", 0))
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        sock = bind("127.0.0.1", 0)
         print(f"listens on http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
         uvicorn.Server(uvicorn_config(create_app(settings, engine), settings)).run([sock])
 

@@ -13,8 +13,10 @@ import contextlib
 import json
 import logging
 import urllib.parse
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Executor
+from functools import partial
+from typing import ParamSpec
 
 import numpy as np
 from starlette.responses import Response
@@ -27,6 +29,8 @@ from phonate.errors import Cancelled, PhonateError
 from phonate.speech.utterance import Utterance
 
 log = logging.getLogger("phonate.speech")
+
+P = ParamSpec("P")
 
 
 def header_value(text: str, limit: int = 512) -> str:
@@ -96,9 +100,11 @@ class AudioResponse(Response):
         finally:
             self._utterance.cancel("client_gone")
 
-    async def _encode(self, call: object, *args: object) -> bytes:
+    async def _encode(self, call: Callable[P, bytes], *args: P.args, **kwargs: P.kwargs) -> bytes:
+        if self._format.instant:
+            return call(*args, **kwargs)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, call, *args)  # type: ignore[arg-type]
+        return await loop.run_in_executor(self._executor, partial(call, *args, **kwargs))
 
     async def _send_whole(self, scope: Scope, receive: Receive, send: Send) -> None:
         utterance = self._utterance

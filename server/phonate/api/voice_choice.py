@@ -73,12 +73,14 @@ async def spoken_by(
     state: Chooser, name: str | None, filed: str, routed: Routed, clone_mode: CloneMode
 ) -> Voice:
     """The voice at the end of a route, ready to speak."""
-    target = name if routed.voice == filed else routed.voice
-    speaker = state.voices.speaker(target)
-    if speaker is not None:
+    speaker = state.voices.speaker(routed.voice)
+    if speaker is not None:  # most requests: not a look at the disk
         return Voice(speaker.id, speaker.id, None, routed.language)
+    target = name if routed.voice == filed else routed.voice
     choice = await state.desk.do(state.voices.choose, target)
-    made = await state.desk.do(state.voices.reference, choice, clone_mode)
+    made = None
+    if choice.registered is not None:
+        made = await state.desk.do(state.voices.reference, choice, clone_mode)
     return Voice(choice.id, choice.speaker, made, routed.language)
 
 

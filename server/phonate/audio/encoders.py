@@ -275,6 +275,8 @@ class Format:
     """wire rate -> a streaming encoder."""
     rates: tuple[int, ...] | None = None
     """Hz it can carry; None is any."""
+    instant: bool = False
+    """Encoding costs less than handing it to another thread."""
     whole: Callable[[Pcm, int], bytes] | None = None
     """(pcm, wire rate) -> a file with its sizes filled in, where streaming leaves them open."""
 
@@ -338,8 +340,8 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
             Format("opus", "audio/ogg", "opus", _opus, (8000, 12000, 16000, 24000, 48000)),
             Format("aac", "audio/aac", "aac", _aac, (32000, 44100, 48000)),
             Format("flac", "audio/flac", "flac", FlacEncoder, whole=_whole_flac),
-            Format("wav", "audio/wav", "s16le", WavEncoder, whole=_whole_wav),
-            Format("pcm", "audio/pcm", "s16le", PcmEncoder),
+            Format("wav", "audio/wav", "s16le", WavEncoder, instant=True, whole=_whole_wav),
+            Format("pcm", "audio/pcm", "s16le", PcmEncoder, instant=True),
         )
     }
 )
