@@ -44,6 +44,7 @@ def main(clients: int, seconds: float) -> None:
         settings = load(options, {}).settings
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         sock = bind("127.0.0.1", 0)
+        sock.listen(256)
         print(f"listens on http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
         uvicorn.Server(uvicorn_config(create_app(settings, engine), settings)).run([sock])
 

@@ -84,7 +84,10 @@ class VoiceCatalog:
         return own + [listing(voice) for voice in brought]
 
     def speaker(self, name: str | None) -> Speaker | None:
-        """The engine's own voice of this name, without looking further; None if there is none."""
+        """The engine's own voice of this name, without looking further; None if there is none. No
+        name at all is its default voice, unless an alias says otherwise."""
+        if name is None and "default" not in self._aliases:
+            return self._default()
         return self._speakers.get(name_key(self._aliased(name)))
 
     def choose(self, name: str | None) -> Choice:
