@@ -34,7 +34,9 @@ from phonate.api.guard import Guard, Policy, is_loopback
 from phonate.api.keys import Keys
 from phonate.api.metrics import Metrics
 from phonate.api.models import ModelCatalog
-from phonate.api.state import State
+from phonate.api.rates import Buckets
+from phonate.api.state import OpenSession, State
+from phonate.api.traffic import Traffic
 from phonate.api.voice_desk import VoiceDesk, open_desk
 from phonate.audio.shape import Sound
 from phonate.engine.base import Engine, EngineInfo, Reference, Samples
@@ -70,20 +72,21 @@ ROUTERS = (
 
 def create_app(settings: Settings, engine: Engine) -> FastAPI:
     """The whole server around one engine. Raises SetupError for settings that do not fit it."""
-    policy, cors = _policy(settings), _cors(settings)
+    policy, cors, traffic = _policy(settings), _cors(settings), Traffic()
     app = FastAPI(
         title="phonate",
         version=__version__,
         summary="Text in, voice out, over the OpenAI audio API.",
-        lifespan=_lifespan(settings, engine),
+        lifespan=_lifespan(settings, engine, traffic),
     )
     envelope.install(app)
     for router in ROUTERS:
         app.include_router(router)
     # The last added is the outermost: CORS headers belong on refusals too.
-    app.add_middleware(Guard, policy=policy)
-    app.add_middleware(envelope.RequestContext)
+    app.add_middleware(Guard, policy=policy, traffic=traffic)
+    app.add_middleware(envelope.RequestContext, traffic=traffic)
     app.add_middleware(CORSMiddleware, **cors)
+    app.state.traffic = traffic
     return app
 
 
@@ -94,7 +97,7 @@ class _Late:
     take_turn: Encode
 
     def __init__(self) -> None:
-        self.sessions: set[object] = set()
+        self.sessions: dict[OpenSession, str] = {}
 
     def encode(self, audio: Samples, text: str | None) -> Reference:
         return self.take_turn(audio, text)
@@ -111,7 +114,7 @@ class _Late:
 
 
 def _lifespan(
-    settings: Settings, engine: Engine
+    settings: Settings, engine: Engine, traffic: Traffic
 ) -> Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]:
     """Opens at once whatever a wrong setting can spoil; the rest when the server starts."""
     info, late, resources = engine.info, _Late(), contextlib.ExitStack()
@@ -133,6 +136,7 @@ def _lifespan(
             voices=opened.voices,
             models=catalog,
             metrics=observer,
+            traffic=traffic,
             sessions=late.sessions,
             routing=opened.routing,
             desk=opened.desk,
@@ -191,6 +195,8 @@ def _policy(settings: Settings) -> Policy:
         metrics_key=Keys(settings.metrics_key) if settings.metrics_key else None,
         protect_listings=settings.protect_listings,
         max_request_bytes=settings.max_request_bytes,
+        body_timeout_s=settings.body_timeout,
+        rates=Buckets(rate) if (rate := settings.max_requests_per_minute) else None,
         check_host=not keys.required,
         origins=tuple(settings.cors_origin),
     )
@@ -215,6 +221,8 @@ EXPOSED_HEADERS = [
     "X-Audio-Bits-Per-Sample", "X-Voice", "X-Language", "X-Seed", "X-Finish-Reason",
     "X-Audio-Duration-Ms", "X-Usage-Input-Tokens", "X-Usage-Output-Tokens",
     "X-Usage-Total-Tokens", "X-Unspoken-Text", "Retry-After", "Server-Timing",
+    "X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests",
+    "X-RateLimit-Reset-Requests", "Retry-After-Ms",
 ]  # fmt: skip
 
 

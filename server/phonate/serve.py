@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
+from functools import partial
+from types import FrameType
 
 import uvicorn
+from starlette.applications import Starlette
 
 from phonate import logs
+from phonate.api.drain import Drain
+from phonate.api.guard import MAX_HEAD_BYTES
+from phonate.api.wire import SPARE, WireProtocol, raise_file_limit, wire_limits_of
 from phonate.app import create_app
 from phonate.cli_models import shown_progress
 from phonate.engine.choose import create_engine
@@ -19,26 +26,34 @@ SWITCH_INTERVAL_S = 0.0005
 """How long a thread may keep the interpreter while others want it. At Python's 5 ms, a chunk on its
 way from the engine's thread over the loop to the socket waits that long at every step."""
 
+OTHER_FILES = 256
+"""Files that are no connections: models, voices, libraries, pipes."""
+
 
 def serve(settings: Settings) -> None:
     """Run until a signal ends it. Raises SetupError before the socket opens."""
     logs.set_up(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    raise_file_limit(settings.max_connections + SPARE + OTHER_FILES)
     sock = bind(settings.host, settings.port)
     with shown_progress() as progress:
         engine = create_engine(settings, progress)
     app = create_app(settings, engine)
     host, port = sock.getsockname()[:2]
-    server = _Server(uvicorn_config(app, settings), f"http://{_bracketed(host)}:{port}")
+    server = Server(uvicorn_config(app, settings), app, f"http://{_bracketed(host)}:{port}")
     asyncio.run(server.serve(sockets=[sock]))
     if not server.started:
         sys.exit(1)
 
 
-def uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
+def uvicorn_config(app: Starlette, settings: Settings) -> uvicorn.Config:
     logs.keep_secrets()
+    protocol = partial(WireProtocol, limits=wire_limits_of(settings), traffic=app.state.traffic)
     return uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
+        http=protocol,  # type: ignore[arg-type]
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        timeout_keep_alive=settings.keep_alive_timeout,  # type: ignore[arg-type]
         log_config=None,
         access_log=False,
         server_header=False,
@@ -47,21 +62,49 @@ def uvicorn_config(app: object, settings: Settings) -> uvicorn.Config:
         # Pings keep proxies from closing quiet connections, but a late pong is no offence: a
         # client that reads slowly has a minute of audio in front of the ping.
         ws_ping_timeout=None,
-        timeout_graceful_shutdown=round(settings.shutdown_timeout) + 5,
+        timeout_graceful_shutdown=FLUSH_S,  # type: ignore[arg-type]
     )
 
 
-class _Server(uvicorn.Server):
-    """Says where it listens once it really does."""
+FLUSH_S = 5.0
+"""For answers that are made but not all read, once the drain is over."""
 
-    def __init__(self, config: uvicorn.Config, address: str) -> None:
+
+class Server(uvicorn.Server):
+    """Says where it listens once it really does. The first signal drains (`api.drain`), during
+    which the door stays open to say 503; the second ends the process where it stands."""
+
+    def __init__(self, config: uvicorn.Config, app: Starlette, address: str) -> None:
         super().__init__(config)
+        self._app = app
         self._address = address
+        self._signalled = False
+        self._draining: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self.started:
             print(_greeting(self._address), flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # No log lines here: the interrupted code may be in the middle of one.
+        if self._signalled or not self.started:
+            os.write(2, b"phonate: ended by a signal\n")
+            os._exit(128 + sig)
+        self._signalled = True
+        self._loop.call_soon_threadsafe(self._begin_drain)
+
+    def _begin_drain(self) -> None:
+        drain = Drain(self._app.state.phonate)
+        drain.begin()
+        self._draining = asyncio.ensure_future(self._drain(drain))
+
+    async def _drain(self, drain: Drain) -> None:
+        try:
+            await drain.finish()
+        finally:
+            self.should_exit = True
 
 
 def _greeting(address: str) -> str:

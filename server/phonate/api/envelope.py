@@ -21,6 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from phonate.api.traffic import OVER_CAPACITY, Traffic
 from phonate.errors import InvalidRequest, NotFound, PhonateError, TooLarge, Unauthorized
 from phonate.speech.fields import complaint
 
@@ -102,8 +103,9 @@ class RequestContext:
     that a client sees a truncated transfer instead of a clean short one.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, traffic: Traffic) -> None:
         self._app = app
+        self._traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -118,10 +120,13 @@ class RequestContext:
             nonlocal status
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 status = message["status"]
-                message["headers"] = [
-                    *message.get("headers", []),
-                    (b"x-request-id", request_id.encode("ascii")),
-                ]
+                self._traffic.answers[status] += 1
+                headers = [*message.get("headers", []), (b"x-request-id", request_id.encode())]
+                if self._traffic.draining or scope["state"].get(OVER_CAPACITY):
+                    headers.append((b"connection", b"close"))
+                message["headers"] = headers
+            elif message["type"] == "http.response.body":
+                self._traffic.sent_bytes["http"] += len(message.get("body", b""))
             await send(message)
 
         try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from phonate.api.fetch import ReferenceFetcher
+from phonate.api.traffic import Traffic
 from phonate.api.voice_desk import VoiceDesk
 from phonate.settings import Settings
 from phonate.speech.routing import LanguageRouting
@@ -20,6 +21,13 @@ from phonate.voices.catalog import VoiceCatalog
 if TYPE_CHECKING:
     from phonate.api.metrics import Metrics
     from phonate.api.models import ModelCatalog
+
+
+class OpenSession(Protocol):
+    """What a server that stops asks of a WebSocket session."""
+
+    def drain(self, within_s: float) -> None: ...
+    def give_up(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +43,9 @@ class State:
     encoders: Executor
     """Where audio is encoded: never on the loop."""
     session_limits: SessionLimits
-    sessions: set[object] = field(default_factory=set)
-    """The WebSocket sessions that are open."""
+    traffic: Traffic
+    sessions: dict[OpenSession, str] = field(default_factory=dict)
+    """The WebSocket sessions that are open, and whose each is."""
 
 
 def _state(connection: HTTPConnection) -> State:

@@ -138,22 +138,36 @@ class SpeechService:
             stalled=stalled,
         )
 
+    @property
+    def speaking(self) -> bool:
+        """Whether any utterance is not over yet, running or waiting."""
+        return bool(self._utterances)
+
+    def begin_drain(self) -> None:
+        """Take no more work, and send away what waits; what runs goes on."""
+        if self.state not in (State.DRAINING, State.CLOSED):
+            self.state = State.DRAINING
+            self.admission.close("The server is shutting down.")
+
+    def cancel_all(self, reason: str) -> None:
+        for utterance in list(self._utterances):
+            utterance.cancel(reason)
+
     async def drain(self, timeout_s: float) -> None:
         """Take no more work, let running utterances finish, then cancel what is left."""
         if self.state in (State.DRAINING, State.CLOSED):
             return
-        self.state = State.DRAINING
-        self.admission.close("The server is shutting down.")
+        self.begin_drain()
         tasks = [utterance.task for utterance in self._utterances]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
-        for utterance in list(self._utterances):
-            utterance.cancel("shutdown")
+        self.cancel_all("shutdown")
 
     async def close(self, timeout_s: float = 5.0) -> None:
         """Drain without patience, wait for the engine's threads, and free the engine. An engine
         that does not come back in time is left alone: freeing it under its feet would crash."""
         await self.drain(0)
+        self.cancel_all("shutdown")
         self.state = State.CLOSED
         ends = [asyncio.ensure_future(synthesis.wait_ended()) for synthesis in self._running]
         if ends:
