@@ -38,6 +38,7 @@ from phonate.api.rates import Buckets
 from phonate.api.state import OpenSession, State
 from phonate.api.traffic import Traffic
 from phonate.api.voice_desk import VoiceDesk, open_desk
+from phonate.api.warmup import check_warm_up, warm_up
 from phonate.audio.shape import Sound
 from phonate.engine.base import Engine, EngineInfo, Reference, Samples
 from phonate.errors import SetupError
@@ -47,6 +48,7 @@ from phonate.speech.language import Identifier
 from phonate.speech.routes import make_routes
 from phonate.speech.routing import LanguageRouting
 from phonate.speech.service import Limits, SpeechService
+from phonate.speech.service import State as ServiceState
 from phonate.speech.session_events import SessionLimits
 from phonate.speech.shaping import SoundOptions
 from phonate.voices.catalog import VoiceCatalog, parse_aliases
@@ -120,7 +122,8 @@ def _lifespan(
     info, late, resources = engine.info, _Late(), contextlib.ExitStack()
     opened = resources.enter_context(open_voices(settings, info, late.encode))
     about = {"engine": info.name, "model": info.model, "device": info.device}
-    observer = Metrics(lambda: late.gauges(opened), about)
+    observer = Metrics(lambda: late.gauges(opened), about, traffic)
+    check_warm_up(settings, opened.voices)
     catalog = ModelCatalog(info.model, settings.alias, created=int(time.time()))
 
     @contextlib.asynccontextmanager
@@ -145,7 +148,14 @@ def _lifespan(
             session_limits=session_limits_of(settings),
         )
         with resources:
-            await service.start()
+            try:
+                await service.warm_up()
+                await warm_up(app.state.phonate)
+                service.state = ServiceState.READY
+            except SetupError as error:
+                app.state.start_error = error  # For `serve`, which says it in one line.
+                await service.close()
+                raise
             try:
                 yield
             finally:

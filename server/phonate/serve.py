@@ -41,7 +41,12 @@ def serve(settings: Settings) -> None:
     app = create_app(settings, engine)
     host, port = sock.getsockname()[:2]
     server = Server(uvicorn_config(app, settings), app, f"http://{_bracketed(host)}:{port}")
-    asyncio.run(server.serve(sockets=[sock]))
+    try:
+        asyncio.run(server.serve(sockets=[sock]))
+    except SystemExit:
+        if isinstance(error := getattr(app.state, "start_error", None), SetupError):
+            raise error from None
+        raise
     if not server.started:
         sys.exit(1)
 

@@ -99,6 +99,10 @@ class Settings(BaseModel):
     starter_voices: bool = _option(False, "Voices", "offer the voices that come with phonate for cloning models")
     voice_alias: list[str] = _option([], "Voices", "NAME=VOICE: answer to NAME with VOICE")
 
+    startup_warmup_voice: str | None = _option(None, "Voices", "a voice that speaks into the void before the server is ready; one that is missing fails the start")
+    startup_warmup_text: str = _option("Warm up the speech engine.", "Voices", "what it says", min_length=1, max_length=4096)
+    startup_warmup_tokens: int = _option(32, "Voices", "codec frames of it at most", ge=1, le=4096)
+    startup_warmup_routes: bool = _option(True, "Voices", "prepare the voices that routes lead to before the server is ready")
     allow_reference_urls: list[str] = _option([], "Voices", "a host from which ref_audio may be fetched")
 
     trim_silence: bool = _option(True, "Sound", "cut leading silence")

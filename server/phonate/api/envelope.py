@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from phonate.api.traffic import OVER_CAPACITY, Traffic
 from phonate.errors import InvalidRequest, NotFound, PhonateError, TooLarge, Unauthorized
+from phonate.logs import begin_request
 from phonate.speech.fields import complaint
 
 log = logging.getLogger("phonate.access")
@@ -113,6 +114,7 @@ class RequestContext:
             return
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
+        begin_request(request_id)
         started = time.monotonic()
         status = 0
 

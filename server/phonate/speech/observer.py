@@ -18,6 +18,8 @@ class Report:
     queued_s: float
     first_audio_s: float | None
     """From admission to the first block handed out."""
+    onset_s: float | None
+    """From admission to the first audible sample, for a client that plays what it gets at once."""
     speaking_s: float
     """From the slot to the end."""
     audio_s: float
@@ -28,6 +30,9 @@ class Observer:
     """Does nothing; subclasses override. Called on the loop, must be quick."""
 
     def ended(self, report: Report) -> None: ...
+
+    def stalled(self) -> None:
+        """A running engine call has made no progress for --stall-timeout. Once for each."""
 
 
 def outcome_of(error: BaseException | None, finish_reason: str) -> tuple[str, str]:
