@@ -89,7 +89,13 @@ def keep_private(text: str) -> None:
 
 def _without(texts: deque[str], message: str) -> str:
     lines = message.split("\n")
-    return "\n".join(_WITHHELD if any(_quotes(t, line) for t in texts) else line for line in lines)
+    return "\n".join(_stub(x) if any(_quotes(t, x) for t in texts) else x for x in lines)
+
+
+def _stub(line: str) -> str:
+    """What is left of a line: the kind of the exception, where it is one's last."""
+    kind = re.match(r"[A-Za-z_][\w.]*: ", line)
+    return (kind[0] if kind else "") + _WITHHELD
 
 
 def _quotes(text: str, line: str) -> bool:
