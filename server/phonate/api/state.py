@@ -39,7 +39,7 @@ class State:
     """The WebSocket sessions that are open."""
 
 
-def _state(connection: HTTPConnection) -> State:
+async def _state(connection: HTTPConnection) -> State:
     state: State = connection.app.state.phonate
     return state
 
