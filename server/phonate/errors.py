@@ -2,6 +2,7 @@
 
     PhonateError
     |- SetupError                exit code 1, one line on stderr; never reaches a client
+    |- InternalError        500  server_error, code internal_error: a bug; the log has the rest
     |- StorageError         500  server_error, code storage_error: disk full, read-only, failing
     |- InvalidRequest       400  invalid_request_error: a field is wrong
     |  |- UnsupportedLanguage    code unsupported_language
@@ -49,6 +50,17 @@ class PhonateError(Exception):
 
 class SetupError(PhonateError):
     """The command cannot start: a wrong option, a missing file, a port in use."""
+
+
+class InternalError(PhonateError):
+    """Something that nobody foresaw, without its details: those are in the log."""
+
+    code = "internal_error"
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            f"An unexpected error. It is in the server's log under request {request_id}."
+        )
 
 
 class StorageError(PhonateError):

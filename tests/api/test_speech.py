@@ -15,6 +15,7 @@ from phonate.engine.scripted import (
     DEFAULT_INFO,
     Emit,
     Fail,
+    Finish,
     Hang,
     ScriptedEngine,
     Wait,
@@ -226,6 +227,23 @@ def test_a_failure_after_bytes_were_sent_breaks_the_connection():
         with pytest.raises(httpx.RemoteProtocolError):
             ask(server)
         assert ask(server, input="still alive").status_code == 200
+
+
+def test_an_engine_that_stops_by_itself_is_a_502():
+    with running(ScriptedEngine({TEXT: [Finish("cancelled")]})) as server:
+        refused(ask(server), 502, code="engine_failure")
+        refused(ask(server, stream=False), 502, code="engine_failure")
+
+
+def test_an_unexpected_exception_in_sse_is_an_event_without_its_details():
+    steps = [Emit.tone(1.0), Wait(0.1), Fail(ZeroDivisionError("secret detail"))]
+    with running(ScriptedEngine({TEXT: steps})) as server:
+        answer = ask(server, stream_format="sse")
+    last = json.loads(answer.text.strip().rpartition("data: ")[2])
+    assert last["type"] == "speech.audio.error"
+    assert last["error"]["code"] == "internal_error"
+    assert answer.headers["x-request-id"] in last["error"]["message"]
+    assert "secret" not in answer.text
 
 
 def test_a_failure_in_sse_is_an_event():

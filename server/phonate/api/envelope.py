@@ -21,7 +21,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from phonate.errors import InvalidRequest, NotFound, PhonateError, TooLarge, Unauthorized
+from phonate.errors import (
+    InternalError,
+    InvalidRequest,
+    NotFound,
+    PhonateError,
+    TooLarge,
+    Unauthorized,
+)
 from phonate.speech.fields import complaint
 
 log = logging.getLogger("phonate.access")
@@ -130,10 +137,7 @@ class RequestContext:
             if status or scope["type"] != "http":
                 raise
             log.exception("request %s failed", request_id)
-            crash = PhonateError(
-                f"An unexpected error. It is in the server's log under request {request_id}.",
-                code="internal_error",
-            )
+            crash = InternalError(request_id)
             await error_response(crash)(scope, receive, send_with_id)
         finally:
             _log(scope, request_id, status, (time.monotonic() - started) * 1000)

@@ -30,7 +30,7 @@ from phonate.api.voice_choice import (
     filed_under,
     fragment_request,
 )
-from phonate.errors import Busy, InvalidRequest, PhonateError
+from phonate.errors import Busy, InternalError, InvalidRequest, PhonateError
 from phonate.speech.fields import read
 from phonate.speech.fragments import DEFAULT_MAX_CHARS
 from phonate.speech.request import draw_seed
@@ -261,7 +261,7 @@ class _Shell:
             self._machine.config_refused(error, time.monotonic())
         except Exception:
             log.exception("request %s: a config failed", socket.state.request_id)
-            crash = PhonateError("An unexpected error. It is in the server's log.")
+            crash = InternalError(socket.state.request_id)
             self._machine.config_refused(crash, time.monotonic())
         else:
             self._machine.config_resolved(plan, time.monotonic())

@@ -18,8 +18,10 @@ from phonate.engine.base import CancelToken, FinishReason, SynthesisRequest, Syn
 from phonate.errors import (
     Cancelled,
     EngineFailure,
+    InternalError,
     InvalidRequest,
     OutputError,
+    PhonateError,
     Timeout,
     TooLarge,
 )
@@ -117,15 +119,17 @@ class Utterance:
     # For the edges ----------------------------------------------------------------------------
 
     async def blocks(self) -> AsyncGenerator[Block, None]:
-        """int16 audio at `request.sample_rate`. Raises what went wrong, once what came before it
-        has been handed out."""
+        """int16 audio at `request.sample_rate`. Raises a PhonateError for what went wrong, once
+        what came before it has been handed out."""
         while (block := await self._queue.get()) is not None:
             self._unread -= len(block)
             self.n_samples += len(block)
             self._caught_up.set()
             yield block
-        if self.error is not None:
+        if isinstance(self.error, PhonateError):
             raise self.error
+        if self.error is not None:  # its details are logged, and nobody else's business
+            raise InternalError(self.request.request_id) from self.error
 
     def cancel(self, reason: str) -> None:
         """Nobody listens any more: the engine stops within one frame. Harmless afterwards."""
@@ -262,7 +266,9 @@ class Utterance:
         if result is None:
             raise EngineFailure("The engine ended without a result.")
         if result.finish_reason == "cancelled" and not shaped.enough:
-            raise Cancelled(self._token.reason or "engine")
+            if self._token.reason is None:
+                raise EngineFailure("The engine stopped by itself in the middle of the text.")
+            raise Cancelled(self._token.reason)
         return _Attempt(shaped, result, None, over_budget=ours and result.finish_reason == "length")
 
     async def _listen(self, synthesis: Synthesis) -> None:
