@@ -7,8 +7,8 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test contract wheel-test native native-test asan parity soak fuzz \
-    check format bench lock clean
+.PHONY: help serve speak test contract schema wheel-test native native-test asan parity soak \
+    chaos endure fuzz check format bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -73,6 +73,12 @@ parity: native ## hold everything against the official package (PyTorch, big)
 
 soak: $(VENV)/.dev ## thousands of WebSocket sessions with pauses, cancels and drops
 	$(BIN)/python tests/soak/soak_sessions.py $(ARGS)
+
+chaos: $(VENV)/.dev ## a failing engine under thirty clients: ARGS=seconds
+	$(BIN)/python tests/soak/chaos.py $(ARGS)
+
+endure: $(VENV)/.dev ## thousands of requests of every kind, nothing kept: ARGS=requests
+	$(BIN)/python tests/soak/endure.py $(ARGS)
 
 fuzz: $(VENV)/.dev ## random events at the session machine
 	$(BIN)/python tests/fuzz/fuzz_session.py $(ARGS)
