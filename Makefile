@@ -52,6 +52,9 @@ format: $(VENV)/.dev ## put the sources into shape
 contract: $(VENV)/.serve .venv-contract/.stamp ## real clients (OpenAI, LiveKit, Pipecat, LiteLLM) against a real server
 	PHONATE_PYTHON=$(abspath $(BIN)/python) .venv-contract/bin/python -m pytest -c tests/contract/pytest.ini --confcutdir tests/contract tests/contract $(ARGS)
 
+schema: $(VENV)/.dev ## requests made from /openapi.json (ARGS="--hypothesis-profile long" for many)
+	$(BIN)/python -m pytest tests/schema $(ARGS)
+
 NATIVE := server/phonate/_native/libqt.so
 
 native: $(VENV)/.dev ## build the native engine and its unit tests quickly, for work on it

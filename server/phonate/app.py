@@ -24,6 +24,7 @@ from phonate.api import (
     languages,
     metrics,
     models,
+    openapi,
     registered_voices,
     speech,
     stream,
@@ -76,10 +77,17 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
         version=__version__,
         summary="Text in, voice out, over the OpenAI audio API.",
         lifespan=_lifespan(settings, engine),
+        generate_unique_id_function=openapi.operation_id,
     )
-    envelope.install(app)
+    envelope.install(app, ROUTERS)
     for router in ROUTERS:
         app.include_router(router)
+    openapi.describe(
+        app,
+        keys=policy.keys.required,
+        protect_listings=settings.protect_listings,
+        max_input_chars=settings.max_input_chars,
+    )
     # The last added is the outermost: CORS headers belong on refusals too.
     app.add_middleware(Guard, policy=policy)
     app.add_middleware(envelope.RequestContext)

@@ -229,6 +229,18 @@ def test_a_failure_after_bytes_were_sent_breaks_the_connection():
         assert ask(server, input="still alive").status_code == 200
 
 
+def test_a_wrong_method_is_told_all_the_right_ones(scripted):
+    for path, methods in (
+        ("/v1/audio/voices", "GET, POST"),
+        ("/v1/audio/voices/x", "DELETE, GET"),
+        ("/v1/audio/voice_consents/x", "DELETE, GET, POST"),
+        ("/v1/audio/speech", "POST"),
+    ):
+        answer = httpx.put(scripted.address + path)
+        assert answer.status_code == 405
+        assert answer.headers["allow"] == methods
+
+
 def test_an_engine_that_stops_by_itself_is_a_502():
     with running(ScriptedEngine({TEXT: [Finish("cancelled")]})) as server:
         refused(ask(server), 502, code="engine_failure")

@@ -16,7 +16,7 @@ import urllib.parse
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import numpy as np
 from starlette.responses import Response
@@ -24,13 +24,55 @@ from starlette.types import Receive, Scope, Send
 
 from phonate.api.envelope import error_body, error_response
 from phonate.api.presence import when_gone
-from phonate.audio.encoders import Format
+from phonate.audio.encoders import FORMATS, Format
 from phonate.errors import Cancelled, PhonateError
 from phonate.speech.utterance import Utterance
 
 log = logging.getLogger("phonate.speech")
 
 P = ParamSpec("P")
+
+
+_TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+
+SPEECH: dict[str, Any] = {
+    "description": "Audio: chunked as it is made, or whole (`stream: false`) with its length and "
+    "the headers said to be for that; or events. It begins when there is something to hear, so "
+    "that what fails before has its own status; what fails later cuts the transfer.",
+    "content": {
+        **{row.content_type: _BINARY for row in FORMATS.values()},
+        "text/event-stream": {
+            "schema": {
+                "type": "string",
+                "description": "`stream_format: sse`: lines `event:` and `data:`, the data one of "
+                "SpeechAudioDelta, SpeechAudioDone, SpeechAudioError.",
+            }
+        },
+    },
+    "headers": {
+        "X-Voice": {"description": "Who speaks.", "schema": _TEXT, "required": True},
+        "X-Language": {"schema": _TEXT, "required": True},
+        "X-Seed": {"description": "Say it again: send this.", "schema": _NUMBER, "required": True},
+        "X-Audio-Encoding": {"schema": _TEXT, "required": True},
+        "X-Audio-Sample-Rate": {"schema": _NUMBER, "required": True},
+        "X-Audio-Channels": {"schema": _NUMBER, "required": True},
+        "X-Audio-Bits-Per-Sample": {"schema": _NUMBER, "required": True},
+        "Server-Timing": {"schema": _TEXT, "required": True},
+        "X-Unspoken-Text": {"description": "What the voice leaves out.", "schema": _TEXT},
+        **{
+            name: {"description": "Whole audio only.", "schema": schema}
+            for name, schema in {
+                "X-Finish-Reason": {"type": "string", "enum": ["stop", "length"]},
+                "X-Audio-Duration-Ms": _NUMBER,
+                "X-Usage-Input-Tokens": _NUMBER,
+                "X-Usage-Output-Tokens": _NUMBER,
+                "X-Usage-Total-Tokens": _NUMBER,
+            }.items()
+        },
+    },
+}
+"""The good answer, for /openapi.json."""
 
 
 def header_value(text: str, limit: int = 512) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 from fastapi import APIRouter
 
 from phonate import __version__
+from phonate.api.answers import Capabilities
+from phonate.api.openapi import answers
 from phonate.api.state import AppState
 from phonate.audio.encoders import FORMATS
 from phonate.audio.resample import RATES
@@ -32,8 +34,8 @@ ENDPOINTS = (
 )
 
 
-@router.get("/v1/capabilities")
-async def capabilities(state: AppState) -> dict[str, Any]:
+@router.get("/v1/capabilities", responses=answers(Capabilities), response_model=None)
+async def get_capabilities(state: AppState) -> dict[str, Any]:
     """Engine, audio, limits, controls and routes."""
     info, settings = state.service.engine.info, state.settings
     return {

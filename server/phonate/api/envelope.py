@@ -15,10 +15,11 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from phonate.errors import (
@@ -84,8 +85,10 @@ def _from_http(error: HTTPException) -> PhonateError:
     return InvalidRequest(str(error.detail))
 
 
-def install(app: FastAPI) -> None:
-    """Register the translations. `RequestContext` is added by the app, outermost."""
+def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
+    """Register the translations; `routers` are those of the app. `RequestContext` is added by the
+    app, outermost."""
+    routes = [route for router in routers for route in router.routes]
 
     @app.exception_handler(PhonateError)
     async def _ours(request: Request, error: PhonateError) -> Response:
@@ -99,7 +102,18 @@ def install(app: FastAPI) -> None:
     async def _http(request: Request, error: HTTPException) -> Response:
         answer = error_response(_from_http(error))
         answer.headers.update(error.headers or {})
+        if error.status_code == 405:
+            answer.headers["Allow"] = ", ".join(_allowed(request, routes))
         return answer
+
+
+def _allowed(request: Request, routes: Sequence[BaseRoute]) -> list[str]:
+    """Every method of the address. The router's own Allow stops at the first route that fits."""
+    methods: set[str] = set()
+    for route in (*routes, *request.app.routes):
+        if route.matches(request.scope)[0] is not Match.NONE:
+            methods |= getattr(route, "methods", None) or set()
+    return sorted(methods)
 
 
 class RequestContext:

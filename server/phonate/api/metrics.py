@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from phonate import __version__
+from phonate.api.openapi import answers
 from phonate.api.state import AppState
 from phonate.errors import NotFound
 from phonate.speech.observer import Observer, Report
@@ -90,8 +91,13 @@ class _Now(Collector):
         yield build
 
 
-@router.get("/metrics", include_in_schema=False)
-async def metrics(state: AppState) -> Response:
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses=answers(None, 404, content={"text/plain": {"schema": {"type": "string"}}}),
+)
+async def get_metrics(state: AppState) -> Response:
+    """Prometheus text; `--metrics-key` opens it too. 404 with `--no-metrics`."""
     if not state.settings.metrics:
         raise NotFound("Metrics are switched off (--no-metrics).")
     return Response(generate_latest(state.metrics.registry), media_type=CONTENT_TYPE)
