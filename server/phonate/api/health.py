@@ -15,8 +15,8 @@ router = APIRouter(tags=["health"])
 
 @router.get("/health")
 async def health(state: AppState) -> Response:
-    """503 only when a running synthesis makes no progress or the engine is gone: a full queue, a
-    paused session or a slow reader is not ill health."""
+    """503 only when a running synthesis makes no progress or the engine is gone (its process, until
+    the next one runs): a full queue, a paused session or a slow reader is not ill health."""
     report = dataclasses.asdict(state.service.health())
     healthy = report.pop("ok")
     return JSONResponse(
@@ -26,9 +26,10 @@ async def health(state: AppState) -> Response:
 
 @router.get("/ready")
 async def ready(state: AppState) -> Response:
-    """200 after warm-up, 503 before it and while shutting down."""
-    is_ready = state.service.state is State.READY
-    return JSONResponse({"status": state.service.state.value}, status_code=200 if is_ready else 503)
+    """200 after warm-up; 503 before it, while shutting down, and while a lost engine restarts."""
+    ready, status = state.service.ready, state.service.state
+    told = "restarting" if status is State.READY and not ready else status.value
+    return JSONResponse({"status": told}, status_code=200 if ready else 503)
 
 
 @router.get("/v1/test")
