@@ -143,6 +143,7 @@ class FrameHandler(logging.Handler):
 
     def __init__(self, out: Outgoing) -> None:
         super().__init__()
+        self.setFormatter(logging.Formatter("%(message)s"))
         self._out = out
 
     def emit(self, record: logging.LogRecord) -> None:

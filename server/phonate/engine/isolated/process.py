@@ -124,7 +124,11 @@ class EngineProcess:
                 raise self._failure()
             call = RemoteCall(self, next(self._numbers), patience_s)
             self._calls[call.number] = call
-        self.tell(kind, call.number, *packed)
+        try:
+            self.tell(kind, call.number, *packed)
+        except BaseException:  # what cannot be packed
+            self.finish(call)
+            raise
         return call
 
     def finish(self, call: RemoteCall) -> None:

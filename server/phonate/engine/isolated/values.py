@@ -129,7 +129,7 @@ def unpack_error(fields: Fields) -> Exception:
     """The same class, message and further facts."""
     if not fields["type"]:
         return ForeignError(f"in the engine's process: {fields['message']}")
-    kind = getattr(errors, fields["type"])
+    kind = getattr(errors, fields["type"], None)
     if not (isinstance(kind, type) and issubclass(kind, PhonateError)):
         raise TypeError(f"{fields['type']} is no error of ours")
     attributes = fields["attributes"]
