@@ -7,7 +7,7 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test contract wheel-test native native-test asan parity soak fuzz \
+.PHONY: help serve speak test contract wheel-test native native-test asan parity soak crash fuzz \
     check format bench lock clean
 
 help: ## list the targets
@@ -73,6 +73,9 @@ parity: native ## hold everything against the official package (PyTorch, big)
 
 soak: $(VENV)/.dev ## thousands of WebSocket sessions with pauses, cancels and drops
 	$(BIN)/python tests/soak/soak_sessions.py $(ARGS)
+
+crash: $(VENV)/.dev ## abort, kill and stop an isolated native engine 20 times under load
+	$(BIN)/python tests/soak/crash.py $(ARGS)
 
 fuzz: $(VENV)/.dev ## random events at the session machine
 	$(BIN)/python tests/fuzz/fuzz_session.py $(ARGS)
