@@ -12,12 +12,14 @@ from pathlib import Path
 import httpx
 import pytest
 from support import pcm_floats, running
+from websockets.asyncio.client import connect
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "engine" / "isolated"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "soak"))
 
 from crash import Crash, Way
 from isolated_engines import FAILS_WHILE, QUICK, isolated, pid_of
+from stream_client import PATH, Client
 
 from phonate.engine.choose import create_engine
 from phonate.settings import load
@@ -113,6 +115,18 @@ def test_a_request_that_comes_during_the_restart_waits_for_it(server, flag):
     began = time.monotonic()
     assert ask(server, "Hello.").status_code == 200
     assert time.monotonic() - began > 0.3
+
+
+async def test_a_session_loses_a_fragment_and_goes_on(server):
+    async with connect(server.address.replace("http", "ws") + PATH, proxy=None) as socket:
+        client = Client(socket)
+        await client.send("config")
+        await client.send("text", text="Abort right here. And this is spoken by the next engine. ")
+        await client.send("end")
+        assert await client.rest() == (1000, "done")
+    assert [event["code"] for event in client.of("warning")] == ["engine_died"]
+    assert [e["finish_reason"] for e in client.of("fragment_done")] == ["error", "stop"]
+    assert client.pcm
 
 
 def test_a_client_that_leaves_stops_the_engine_there(server):

@@ -130,7 +130,7 @@ class Crash:
             outcome = await self._one(client, f"Client {n} speaks.", stream=n % 2 == 0)
             self.outcomes[outcome] += 1
             if outcome == "503":
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.5)
 
     async def _one(self, client: httpx.AsyncClient, text: str, *, stream: bool = False) -> str:
         body = {"input": text, "response_format": "pcm", "seed": 1, "max_new_tokens": 6,

@@ -35,7 +35,7 @@ CLONER = dataclasses.replace(DEFAULT_INFO, can_clone=True, can_icl=True, embeddi
 
 def act(request: SynthesisRequest) -> Sequence[Step] | None:
     text = request.text
-    if text == "abort":
+    if text in ("abort", "Abort right here."):
         os.abort()
     if text == "exit":
         os._exit(3)

@@ -27,6 +27,7 @@ from test_builtin_engine import (  # noqa: F401
     test_too_long_is_refused_at_once,
 )
 
+from phonate.doctor import examine
 from phonate.engine.base import CancelToken, SynthesisRequest
 from phonate.engine.builtin.engine import BuiltinEngine
 from phonate.engine.choose import create_engine
@@ -66,3 +67,14 @@ def test_the_setting_makes_it_and_knows_what_is_unspoken():
         assert engine.vitals.up
     finally:
         engine.close()
+
+
+def test_the_doctor_tells_where_the_engine_lives_and_tries_it_there():
+    found = {f.what: f for f in examine(load({"isolate_engine": True}, {}).settings)}
+    assert "process of its own" in found["the engine's place"].state
+    assert found["a trial sentence"].ok
+    assert "--isolate-engine" in next(examine_place(load({}, {}).settings)).state
+
+
+def examine_place(settings):
+    return (f for f in examine(settings) if f.what == "the engine's place")

@@ -118,7 +118,9 @@ class Child:
             self._out.send(Kind.CHUNK, frame.call, body=values.pack_chunk(samples))
             return call.took.get()
 
-        request = values.unpack_request(frame.fields, frame.body)
+        request = values.unpack_request(frame.fields["request"], frame.body)
+        if frame.fields["cancelled"] is not None:
+            call.token.set(frame.fields["cancelled"])
         return values.pack_result(self._ready().synthesize(request, sink, call.token)), b""
 
     def _extract(self, frame: Frame, call: _Call) -> values.Packed:

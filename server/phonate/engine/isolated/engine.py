@@ -83,8 +83,10 @@ class IsolatedEngine:
         process = self._supervisor.running(token)
         if process is None:
             return SynthesisResult("cancelled", 0, 0, request.seed)
-        packed = values.pack_request(request)
-        call = process.call(Kind.SYNTHESIZE, packed, self._settings.stall_timeout)
+        fields, body = values.pack_request(request)
+        # With the request, not behind it: by then there might be a chunk.
+        told = {"request": fields, "cancelled": token.reason if token.is_set else None}
+        call = process.call(Kind.SYNTHESIZE, (told, body), self._settings.stall_timeout)
         try:
             return values.unpack_result(_Listening(call, sink, token).until_done().fields)
         except EngineDied:
