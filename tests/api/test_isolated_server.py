@@ -38,7 +38,7 @@ def server(flag):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent.parent / "engine" / "isolated"))
         patch.setenv(FAILS_WHILE, str(flag))
-        timing = QUICK.__class__(beat=0.05, silent=1, first_backoff=0.02, last_backoff=0.1, wait=3)
+        timing = QUICK.__class__(beat=0.05, silent=3, first_backoff=0.02, last_backoff=0.1, wait=3)
         with running(isolated(timing=timing, max_batch=2), max_batch=2) as server:
             yield server
 

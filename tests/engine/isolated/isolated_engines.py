@@ -29,7 +29,7 @@ from phonate.settings import Settings, load
 
 FAILS_WHILE = "PHONATE_TEST_FAILS_WHILE"
 """A variable that names a file: while it is there, `scripted` cannot be made."""
-QUICK = Timing(beat=0.05, silent=0.5, first_backoff=0.02, last_backoff=0.2, healthy=0.5, wait=5)
+QUICK = Timing(beat=0.05, silent=2, first_backoff=0.02, last_backoff=0.2, healthy=0.5, wait=5)
 CLONER = dataclasses.replace(DEFAULT_INFO, can_clone=True, can_icl=True, embedding_dim=8)
 
 

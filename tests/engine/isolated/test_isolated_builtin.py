@@ -31,12 +31,13 @@ from phonate.doctor import examine
 from phonate.engine.base import CancelToken, SynthesisRequest
 from phonate.engine.builtin.engine import BuiltinEngine
 from phonate.engine.choose import create_engine
+from phonate.engine.isolated.supervisor import Timing
 from phonate.settings import load
 
 
 @pytest.fixture(scope="module")
 def engine():
-    engine = isolated("builtin")
+    engine = isolated("builtin", Timing())  # its first words hold the interpreter for a while
     engine.warm_up()
     yield engine
     engine.close()

@@ -26,7 +26,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="signals are POSIX")
 
 @pytest.fixture(scope="module")
 def engine():
-    engine = isolated(max_batch=4)
+    engine = isolated(max_batch=4, api_key="secret")
     yield engine
     engine.close()
 
@@ -129,7 +129,7 @@ def test_a_signal_in_the_middle_ends_all_running_calls(engine, name):
 def test_a_stopped_process_is_noticed_without_any_call(engine):
     before = restarts(engine, "silent")
     os.kill(pid_of(engine), signal.SIGSTOP)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 20
     while restarts(engine, "silent") == before:
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -137,15 +137,15 @@ def test_a_stopped_process_is_noticed_without_any_call(engine):
 
 
 def test_a_synthesis_without_progress_ends_with_its_process():
-    engine = isolated(stall_timeout=0.4)
+    engine = isolated(stall_timeout=1)
     try:
-        with pytest.raises(EngineDied, match=r"no progress for 0\.4 s"):
+        with pytest.raises(EngineDied, match=r"no progress for 1 s"):
             speak(engine, "hang")
         assert restarts(engine, "stalled") == 1
         assert speak(engine, "And on.")[0].finish_reason == "stop"
         # A listener that blocks is no stall: the ball is not with the engine.
         assert speak(engine, "And on.", sink=lambda _: not time.sleep(0.15))[0].n_frames > 4
-        slow = [0.9]
+        slow = [1.8]
         assert speak(engine, "x", sink=lambda _: not (slow and time.sleep(slow.pop())))
         assert restarts(engine, "stalled") == 1
     finally:
