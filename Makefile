@@ -7,8 +7,8 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test contract schema wheel-test native native-test asan parity soak \
-    chaos endure fuzz check format bench lock clean
+.PHONY: help serve speak test check format contract schema native wheel-test native-test asan \
+    parity soak chaos endure crash fuzz bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -82,6 +82,8 @@ chaos: $(VENV)/.dev ## a failing engine under thirty clients: ARGS=seconds
 
 endure: $(VENV)/.dev ## thousands of requests of every kind, nothing kept: ARGS=requests
 	$(BIN)/python tests/soak/endure.py $(ARGS)
+crash: $(VENV)/.dev ## abort, kill and stop an isolated native engine 20 times under load
+	$(BIN)/python tests/soak/crash.py $(ARGS)
 
 fuzz: $(VENV)/.dev ## random events at the session machine
 	$(BIN)/python tests/fuzz/fuzz_session.py $(ARGS)

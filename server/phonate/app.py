@@ -113,6 +113,7 @@ class _Late:
             "active_requests": health.active_requests,
             "queued_requests": health.queued_requests,
             "stalled": health.stalled,
+            "engine_up": health.engine_up,
             "sessions": len(self.sessions),
             "voices": len(opened.desk.library.voices()),
         }
@@ -125,7 +126,7 @@ def _lifespan(
     info, late, resources = engine.info, _Late(), contextlib.ExitStack()
     opened = resources.enter_context(open_voices(settings, info, late.encode))
     about = {"engine": info.name, "model": info.model, "device": info.device}
-    observer = Metrics(lambda: late.gauges(opened), about)
+    observer = Metrics(lambda: late.gauges(opened), about, lambda: late.service.vitals.restarts)
     catalog = ModelCatalog(info.model, settings.alias, created=int(time.time()))
 
     @contextlib.asynccontextmanager

@@ -47,11 +47,19 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield Finding("phonate", f"{__version__} on Python {platform.python_version()}")
     for package, module, purpose in _PACKAGES:
         yield _package(package, module, purpose)
+    yield _place(settings)
     if wants_model(settings):
         yield from _qwen(settings)
     else:
         yield from _native_library(settings)
         yield from _builtin(settings)
+
+
+def _place(settings: Settings) -> Finding:
+    what = "the engine's place"
+    if settings.isolate_engine:
+        return Finding(what, "a process of its own, started anew when it crashes or hangs")
+    return Finding(what, "the server's process; --isolate-engine gives it one of its own")
 
 
 def _qwen(settings: Settings) -> Iterator[Finding]:

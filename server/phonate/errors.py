@@ -17,6 +17,7 @@
     |- RateLimited          429  + Retry-After
     |- Cancelled            499  the client or an operator stopped it; logged, never sent
     |- EngineFailure        502  server_error: the engine gave up
+    |  |- EngineDied             code engine_died: its process did (--isolate-engine)
     |  `- OutputError            output_error: it answered, with nothing a person can hear
     |- Busy                 503  server_busy + Retry-After
     |  `- NotReady               starting up or draining
@@ -160,6 +161,12 @@ class EngineFailure(PhonateError):
     status = 502
     type = "server_error"
     code = "engine_failure"
+
+
+class EngineDied(EngineFailure):
+    """The process that the engine lived in is gone; a new one is being started."""
+
+    code = "engine_died"
 
 
 class OutputError(EngineFailure):

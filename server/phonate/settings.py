@@ -76,6 +76,7 @@ class Settings(BaseModel):
     clamp_fp16: bool | None = _option(None, "Engine", "clamp to half precision; default: on the GPU only")
     codec_chunk_sec: float = _option(24.0, "Engine", "seconds that the codec decodes at a time when not streaming", gt=0, le=600)
     onset_silence_profile: str | None = _option(None, "Engine", "codes that are not chosen first, for one known pair of model files")
+    isolate_engine: bool = _option(False, "Engine", "run the engine in a process of its own, which is started anew when it crashes or hangs")
     alias: list[str] = _option([], "Engine", "a further id under which the model is served")
     max_batch: int = _option(1, "Engine", "syntheses at a time", ge=1, le=64)
     max_queued_requests: int = _option(8, "Engine", "requests that may wait; more are answered 503", ge=0, le=100_000)
@@ -151,6 +152,11 @@ def group_of(info: FieldInfo) -> str:
 
 def is_secret(info: FieldInfo) -> bool:
     return bool(_extra(info)["secret"])
+
+
+def secret_names() -> frozenset[str]:
+    """Options that are keys."""
+    return frozenset(name for name, info in Settings.model_fields.items() if is_secret(info))
 
 
 def _extra(info: FieldInfo) -> dict[str, Any]:

@@ -231,10 +231,13 @@ class HealthReport(Answer):
     last_progress_age_ms: int | None
     """Of the synthesis that stands still longest; null while none runs."""
     stalled: bool
+    engine_up: bool
+    engine_restarts_total: int
+    """Both can only change where the engine lives in a process of its own."""
 
 
 class Readiness(Answer):
-    status: Literal["starting", "ready", "draining", "closed"]
+    status: Literal["starting", "ready", "restarting", "draining", "closed"]
 
 
 class Alive(Answer):

@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterator
 
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
@@ -24,8 +29,8 @@ _CAUSES = frozenset(
     {
         "client_gone", "shutdown", "timeout", "pause_timeout", "send_timeout", "yielded",
         "session_closed", "cancel", "skip", "server_busy", "not_ready", "engine_failure",
-        "internal_error", "too_large", "unsupported_language", "unsupported_operation",
-        "voice_not_found",
+        "engine_died", "internal_error", "too_large", "unsupported_language",
+        "unsupported_operation", "voice_not_found",
     }
 )  # fmt: skip
 
@@ -33,12 +38,14 @@ _LATENCY = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30,
 _FACTOR = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10)
 
 Gauges = Callable[[], dict[str, float]]
+Restarts = Callable[[], dict[str, int]]
 
 
 class Metrics(Observer):
-    """One registry per app. `gauges` is asked at every scrape for what is true right now."""
+    """One registry per app. At every scrape `gauges` is asked for what is true right now, and
+    `restarts` how often the engine's process was lost, by cause: {} where it has none."""
 
-    def __init__(self, gauges: Gauges, engine: dict[str, str]) -> None:
+    def __init__(self, gauges: Gauges, engine: dict[str, str], restarts: Restarts) -> None:
         self.registry = CollectorRegistry()
         registry = self.registry
         self._utterances = Counter(
@@ -63,7 +70,7 @@ class Metrics(Observer):
         )  # fmt: skip
         self._audio = Counter("phonate_audio_seconds", "Audio made.", registry=registry)
         self._frames = Counter("phonate_frames", "Codec frames made.", registry=registry)
-        registry.register(_Now(gauges, engine))
+        registry.register(_Now(gauges, engine, restarts))
 
     def ended(self, report: Report) -> None:
         self._utterances.labels(report.outcome).inc()
@@ -79,13 +86,21 @@ class Metrics(Observer):
 
 
 class _Now(Collector):
-    def __init__(self, gauges: Gauges, engine: dict[str, str]) -> None:
+    def __init__(self, gauges: Gauges, engine: dict[str, str], restarts: Restarts) -> None:
         self._gauges = gauges
         self._engine = engine
+        self._restarts = restarts
 
     def collect(self) -> Iterator[Metric]:
         for name, value in self._gauges().items():
             yield GaugeMetricFamily(f"phonate_{name}", name.replace("_", " "), value=value)
+        if by_cause := self._restarts():
+            restarts = CounterMetricFamily(
+                "phonate_engine_restarts", "Lost engine processes, by cause.", labels=["cause"]
+            )
+            for cause, n in by_cause.items():
+                restarts.add_metric([cause], n)
+            yield restarts
         build = InfoMetricFamily("phonate_build", "What runs here.")
         build.add_metric([], {"version": __version__, **self._engine})
         yield build
