@@ -109,8 +109,12 @@ def _complete(doc: Doc, key_rule: Callable[[str, str], list[Doc]], max_input_cha
         "key": {"type": "http", "scheme": "bearer", "description": "--api-key, --api-key-file"}
     }
     parts["headers"] = HEADERS
+    parts["parameters"] = PARAMETERS
     for path, method, operation in _operations(doc):
         operation["security"] = key_rule(path, method)
+        operation.setdefault("parameters", []).append(
+            {"$ref": "#/components/parameters/X-Request-ID"}
+        )
         _complete_responses(operation)
     for schema in _integers(doc):
         _make_exact(schema)
@@ -133,6 +137,16 @@ HEADERS: dict[str, Doc] = {
         "required": True,
     },
     "WWW-Authenticate": {"schema": {"type": "string", "const": "Bearer"}, "required": True},
+}
+
+
+PARAMETERS: dict[str, Doc] = {
+    "X-Request-ID": {
+        "name": "X-Request-ID",
+        "in": "header",
+        "description": "Comes back, and is in the log, if it is well-formed.",
+        "schema": {"type": "string"},
+    }
 }
 
 
