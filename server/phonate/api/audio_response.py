@@ -45,11 +45,7 @@ SPEECH: dict[str, Any] = {
     "content": {
         **{row.content_type: _BINARY for row in FORMATS.values()},
         "text/event-stream": {
-            "schema": {
-                "type": "string",
-                "description": "`stream_format: sse`: lines `event:` and `data:`, the data one of "
-                "SpeechAudioDelta, SpeechAudioDone, SpeechAudioError.",
-            }
+            "schema": {"$ref": "#/components/schemas/SpeechEvent"},
         },
     },
     "headers": {

@@ -105,6 +105,7 @@ def _complete(doc: Doc, key_rule: Callable[[str, str], list[Doc]], max_input_cha
     for name in ("HTTPValidationError", "ValidationError"):
         parts["schemas"].pop(name, None)
     parts["schemas"].update(_schemas_of(shapes.Error, *EVENTS))
+    parts["schemas"]["SpeechEvent"] = SPEECH_EVENT
     parts["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer", "description": "--api-key, --api-key-file"}
     }
@@ -124,6 +125,25 @@ def _complete(doc: Doc, key_rule: Callable[[str, str], list[Doc]], max_input_cha
 
 
 EVENTS = (shapes.SpeechAudioDelta, shapes.SpeechAudioDone, shapes.SpeechAudioError)
+
+SPEECH_EVENT: Doc = {
+    "type": "object",
+    "description": "`stream_format: sse`: one server-sent event. Its data is JSON of that type.",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {
+            "type": "string",
+            "enum": ["speech.audio.delta", "speech.audio.done", "speech.audio.error"],
+        },
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {
+                "oneOf": [{"$ref": f"#/components/schemas/{event.__name__}"} for event in EVENTS]
+            },
+        },
+    },
+}
 
 HEADERS: dict[str, Doc] = {
     "X-Request-ID": {
