@@ -39,16 +39,16 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(engine: Engine, **options: Any) -> Iterator[Running]:
+def running(engine: Engine, *, tracing: Any = None, **options: Any) -> Iterator[Running]:
     """`options` are settings by name, as the command line would give them."""
     with contextlib.ExitStack() as stack:
         if "voice_dir" not in options:
             options["voice_dir"] = stack.enter_context(tempfile.TemporaryDirectory())
-        yield from _run(engine, settings.load(options, {}).settings)
+        yield from _run(engine, settings.load(options, {}).settings, tracing)
 
 
-def _run(engine: Engine, effective: settings.Settings) -> Iterator[Running]:
-    app = create_app(effective, engine)
+def _run(engine: Engine, effective: settings.Settings, tracing: Any) -> Iterator[Running]:
+    app = create_app(effective, engine, tracing)
     sock = bind("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn_config(app, effective))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)

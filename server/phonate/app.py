@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -48,8 +48,12 @@ from phonate.speech.routing import LanguageRouting
 from phonate.speech.service import Limits, SpeechService
 from phonate.speech.session_events import SessionLimits
 from phonate.speech.shaping import SoundOptions
+from phonate.traces import open_tracing
 from phonate.voices.catalog import VoiceCatalog, parse_aliases
 from phonate.voices.starters import bundled_folder
+
+if TYPE_CHECKING:
+    from phonate.api.tracing import Tracing
 
 Encode: TypeAlias = Callable[[Samples, str | None], Reference]
 
@@ -69,14 +73,16 @@ ROUTERS = (
 )
 
 
-def create_app(settings: Settings, engine: Engine) -> FastAPI:
-    """The whole server around one engine. Raises SetupError for settings that do not fit it."""
+def create_app(settings: Settings, engine: Engine, tracing: Tracing | None = None) -> FastAPI:
+    """The whole server around one engine. Raises SetupError for settings that do not fit it.
+    `tracing`: instead of what the settings ask for."""
+    tracing = tracing or open_tracing(settings)
     policy, cors = _policy(settings), _cors(settings)
     app = FastAPI(
         title="phonate",
         version=__version__,
         summary="Text in, voice out, over the OpenAI audio API.",
-        lifespan=_lifespan(settings, engine),
+        lifespan=_lifespan(settings, engine, tracing),
         generate_unique_id_function=openapi.operation_id,
     )
     envelope.install(app, ROUTERS)
@@ -90,6 +96,8 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
     )
     # The last added is the outermost: CORS headers belong on refusals too.
     app.add_middleware(Guard, policy=policy)
+    if tracing is not None:
+        app.add_middleware(tracing.middleware)
     app.add_middleware(envelope.RequestContext)
     app.add_middleware(CORSMiddleware, **cors)
     return app
@@ -120,13 +128,14 @@ class _Late:
 
 
 def _lifespan(
-    settings: Settings, engine: Engine
+    settings: Settings, engine: Engine, tracing: Tracing | None
 ) -> Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]:
     """Opens at once whatever a wrong setting can spoil; the rest when the server starts."""
     info, late, resources = engine.info, _Late(), contextlib.ExitStack()
     opened = resources.enter_context(open_voices(settings, info, late.encode))
     about = {"engine": info.name, "model": info.model, "device": info.device}
-    observer = Metrics(lambda: late.gauges(opened), about, lambda: late.service.vitals.restarts)
+    metrics = Metrics(lambda: late.gauges(opened), about, lambda: late.service.vitals.restarts)
+    observer = metrics if tracing is None else tracing.observe(metrics)
     catalog = ModelCatalog(info.model, settings.alias, created=int(time.time()))
 
     @contextlib.asynccontextmanager
@@ -141,7 +150,7 @@ def _lifespan(
             service=service,
             voices=opened.voices,
             models=catalog,
-            metrics=observer,
+            metrics=metrics,
             sessions=late.sessions,
             routing=opened.routing,
             desk=opened.desk,
@@ -157,6 +166,8 @@ def _lifespan(
                 await service.drain(settings.shutdown_timeout)
                 await service.close()
                 encoders.shutdown(wait=False, cancel_futures=True)
+                if tracing is not None:
+                    await asyncio.to_thread(tracing.close)
 
     return lifespan
 

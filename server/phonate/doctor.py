@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phonate import __version__
+from phonate import __version__, traces
 from phonate.engine.base import CancelToken, Samples, SynthesisRequest
 from phonate.engine.choose import create_engine, wants_model
 from phonate.engine.models.hub import HubOptions
@@ -48,6 +48,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     for package, module, purpose in _PACKAGES:
         yield _package(package, module, purpose)
     yield _place(settings)
+    yield _traces(settings)
     if wants_model(settings):
         yield from _qwen(settings)
     else:
@@ -112,6 +113,17 @@ def _package(package: str, module: str, purpose: str) -> Finding:
             f"{package} ({purpose})", "missing", ok=False, remedy=f"pip install {package}"
         )
     return Finding(f"{package} ({purpose})", importlib.metadata.version(package))
+
+
+def _traces(settings: Settings) -> Finding:
+    """Nobody needs them, so that their absence is only amiss where they are asked for."""
+    wanted, installed = traces.are_wanted(settings), traces.are_installed()
+    if not installed:
+        return Finding(
+            "traces (OpenTelemetry, optional)", "not installed", not wanted, remedy=traces.INSTALL
+        )
+    state = "on" if wanted else "off; --traces on or OTEL_EXPORTER_OTLP_ENDPOINT switches them on"
+    return Finding("traces (OpenTelemetry, optional)", state)
 
 
 def _builtin(settings: Settings) -> Iterator[Finding]:

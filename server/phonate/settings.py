@@ -127,6 +127,7 @@ class Settings(BaseModel):
 
     metrics: bool = _option(True, "Logging", "serve /metrics; it needs a key where any is set")
     metrics_key: str | None = _option(None, "Logging", "a key that opens /metrics and nothing else", secret=True, min_length=1)
+    traces: Literal["auto", "on", "off"] = _option("auto", "Logging", "OpenTelemetry traces, from phonate[otel]; auto: when OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp asks for them")
     log_level: Literal["debug", "info", "warning", "error"] = _option("info", "Logging", "least severe message that is logged")
     log_format: Literal["text", "json"] = _option("text", "Logging", "one line of text, or one JSON object, a message")
     # fmt: on

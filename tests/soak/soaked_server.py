@@ -32,7 +32,13 @@ from phonate.app import create_app
 from phonate.engine.scripted import DEFAULT_INFO, ScriptedEngine
 from phonate.serve import bind, uvicorn_config
 
-POOLS = {"asyncio_": 32, "phonate-encode_": 4, "phonate-voices_": 32, "AnyIO worker thread": 0}
+POOLS = {
+    "phonate-engine-spare": 8,
+    "asyncio_": 32,
+    "phonate-encode_": 4,
+    "phonate-voices_": 32,
+    "AnyIO worker thread": 0,
+}
 """The threads that stay, and how many at most. AnyIO has some only where FastAPI is given a plain
 function to call, which costs every request two changes of threads."""
 

@@ -12,6 +12,7 @@ import base64
 import contextlib
 import json
 import logging
+import time
 import urllib.parse
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Executor
@@ -26,6 +27,7 @@ from phonate.api.envelope import error_body, error_response
 from phonate.api.presence import when_gone
 from phonate.audio.encoders import FORMATS, Format
 from phonate.errors import Cancelled, PhonateError
+from phonate.speech.observer import Stage
 from phonate.speech.utterance import Utterance
 
 log = logging.getLogger("phonate.speech")
@@ -43,11 +45,7 @@ SPEECH: dict[str, Any] = {
     "content": {
         **{row.content_type: _BINARY for row in FORMATS.values()},
         "text/event-stream": {
-            "schema": {
-                "type": "string",
-                "description": "`stream_format: sse`: lines `event:` and `data:`, the data one of "
-                "SpeechAudioDelta, SpeechAudioDone, SpeechAudioError.",
-            }
+            "schema": {"$ref": "#/components/schemas/SpeechEvent"},
         },
     },
     "headers": {
@@ -156,7 +154,9 @@ class AudioResponse(Response):
             await self._refuse(error, scope, receive, send)
             return
         pcm = np.concatenate(blocks)
-        body = await self._encode(self._format.encode, pcm, self._rate)
+        with utterance.stage("encode", format=self._format.name, samples=len(pcm)) as stage:
+            body = await self._encode(self._format.encode, pcm, self._rate)
+            stage.note(bytes=len(body))
         usage = usage_of(utterance)
         self.headers["Content-Length"] = str(len(body))
         self.headers["X-Usage-Input-Tokens"] = str(usage["input_tokens"])
@@ -194,12 +194,23 @@ class AudioResponse(Response):
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
         encoder = self._format.encoder(self._rate)
-        async with contextlib.aclosing(self._utterance.blocks()) as blocks:
-            async for block in blocks:
-                if piece := await self._encode(encoder.feed, block):
-                    yield piece
-        if piece := await self._encode(encoder.finish):
-            yield piece
+        busy_s = 0.0
+        with contextlib.ExitStack() as until_end:
+            stage: Stage | None = None
+            async with contextlib.aclosing(self._utterance.blocks()) as blocks:
+                async for block in blocks:
+                    if stage is None:  # The wait for the first block is the engine's.
+                        watch = self._utterance.stage("encode", format=self._format.name)
+                        stage = until_end.enter_context(watch)
+                    began = time.monotonic()
+                    piece = await self._encode(encoder.feed, block)
+                    busy_s += time.monotonic() - began
+                    if piece:
+                        yield piece
+            if piece := await self._encode(encoder.finish):
+                yield piece
+            if stage is not None:
+                stage.note(busy_s=busy_s)
 
     async def _begin(self, send: Send) -> None:
         # The seed may have changed in the one retry that a silent start is given.

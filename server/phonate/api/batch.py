@@ -111,9 +111,10 @@ class _Batch:
         finally:
             self._running.discard(utterance)
         rate = utterance.request.sample_rate
-        audio = await asyncio.get_running_loop().run_in_executor(
-            self._state.encoders, body.format.encode, pcm, rate
-        )
+        with utterance.stage("encode", format=body.format.name, samples=len(pcm)):
+            audio = await asyncio.get_running_loop().run_in_executor(
+                self._state.encoders, body.format.encode, pcm, rate
+            )
         return {
             "audio_data": base64.b64encode(audio).decode("ascii"),
             "media_type": body.format.content_type,

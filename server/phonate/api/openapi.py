@@ -105,12 +105,17 @@ def _complete(doc: Doc, key_rule: Callable[[str, str], list[Doc]], max_input_cha
     for name in ("HTTPValidationError", "ValidationError"):
         parts["schemas"].pop(name, None)
     parts["schemas"].update(_schemas_of(shapes.Error, *EVENTS))
+    parts["schemas"]["SpeechEvent"] = SPEECH_EVENT
     parts["securitySchemes"] = {
         "key": {"type": "http", "scheme": "bearer", "description": "--api-key, --api-key-file"}
     }
     parts["headers"] = HEADERS
+    parts["parameters"] = PARAMETERS
     for path, method, operation in _operations(doc):
         operation["security"] = key_rule(path, method)
+        operation.setdefault("parameters", []).append(
+            {"$ref": "#/components/parameters/X-Request-ID"}
+        )
         _complete_responses(operation)
     for schema in _integers(doc):
         _make_exact(schema)
@@ -120,6 +125,25 @@ def _complete(doc: Doc, key_rule: Callable[[str, str], list[Doc]], max_input_cha
 
 
 EVENTS = (shapes.SpeechAudioDelta, shapes.SpeechAudioDone, shapes.SpeechAudioError)
+
+SPEECH_EVENT: Doc = {
+    "type": "object",
+    "description": "`stream_format: sse`: one server-sent event. Its data is JSON of that type.",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {
+            "type": "string",
+            "enum": ["speech.audio.delta", "speech.audio.done", "speech.audio.error"],
+        },
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {
+                "oneOf": [{"$ref": f"#/components/schemas/{event.__name__}"} for event in EVENTS]
+            },
+        },
+    },
+}
 
 HEADERS: dict[str, Doc] = {
     "X-Request-ID": {
@@ -133,6 +157,16 @@ HEADERS: dict[str, Doc] = {
         "required": True,
     },
     "WWW-Authenticate": {"schema": {"type": "string", "const": "Bearer"}, "required": True},
+}
+
+
+PARAMETERS: dict[str, Doc] = {
+    "X-Request-ID": {
+        "name": "X-Request-ID",
+        "in": "header",
+        "description": "Comes back, and is in the log, if it is well-formed.",
+        "schema": {"type": "string"},
+    }
 }
 
 

@@ -28,5 +28,11 @@ async def create_speech(body: SpeechBody, http: Request, state: AppState) -> Res
     headers = {"X-Voice": request.voice, "X-Language": request.language or "auto"}
     if unspoken := state.service.engine.unspoken(request.text, request.speaker):
         headers["X-Unspoken-Text"] = unspoken
+    state.service.observer.note(
+        voice=request.voice,
+        language=request.language or "auto",
+        format=body.format.name,
+        delivery=delivery,
+    )
     utterance = state.service.speak(request)
     return AudioResponse(utterance, body.format, delivery, headers, state.encoders)

@@ -98,6 +98,9 @@ async def plan_for(config: Config, state: State, request_id: str, key: str) -> P
     if request.asked_language is None and request.voice != ONE_OFF:
         filed = await filed_under(state, request.asked_voice)
         router = FragmentRouter(state.routing, request, filed)
+    state.service.observer.note(
+        voice=request.voice, language=request.asked_language or "auto", format="pcm"
+    )
     about = {"voice": request.voice, "language": request.asked_language, "seed": seed}
     return Plan(
         what=FragmentPlan(request),

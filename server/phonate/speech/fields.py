@@ -264,8 +264,11 @@ class SamplingFields(Fields):
     subtalker_do_sample: Switch = None
     """As `do_sample`, for the codes after the first of a frame."""
     subtalker_temperature: Temperature = None
+    """As `temperature`, for those codes."""
     subtalker_top_k: TopK = None
+    """As `top_k`, for those codes."""
     subtalker_top_p: TopP = None
+    """As `top_p`, for those codes."""
     max_new_tokens: Tokens = None
     """Codec frames, 12.5 a second; absent: as many as the text should need."""
     seed: Seed = None

@@ -70,7 +70,7 @@ class SpeechService:
         sound: SoundOptions,
         observer: Observer | None = None,
     ) -> None:
-        self._observer = observer or Observer()
+        self.observer = observer or Observer()
         self.engine = engine
         self.limits = limits
         self.sound = sound
@@ -113,7 +113,7 @@ class SpeechService:
 
     def _ended(self, utterance: Utterance) -> None:
         self._utterances.discard(utterance)
-        self._observer.ended(utterance.report())
+        self.observer.ended(utterance.report())
         error = utterance.error
         if error is None:
             return
