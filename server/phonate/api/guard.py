@@ -21,6 +21,9 @@ from phonate.errors import PhonateError, TooLarge, Unauthorized
 OPEN = frozenset({"/", "/health", "/ready", "/v1/test", "/v1/capabilities"})
 """Never need a key: supervisors, and the page that asks for it."""
 
+PAGE_FILES = "/page/"
+"""What the page is made of; as open as the page."""
+
 LISTINGS = re.compile(r"/v1/(audio/voices|models(/.*)?|audio/models)")
 """GET on these is open unless `--protect-listings`: Open WebUI lists before it has a key."""
 
@@ -117,7 +120,7 @@ class Guard:
             owner = policy.metrics_key.owner_of(presented(scope))
             if owner is not None:
                 return owner
-        if scope["type"] == "http" and path in OPEN:
+        if scope["type"] == "http" and (path in OPEN or path.startswith(PAGE_FILES)):
             return ""
         listing = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
         if listing and not policy.protect_listings and LISTINGS.fullmatch(path):
