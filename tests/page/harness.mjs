@@ -27,7 +27,7 @@ const FLAGS = [
 export async function serveBuiltIn(t) {
   const voices = await mkdtemp(join(tmpdir(), "phonate-page-"));
   t.after(() => rm(voices, { recursive: true, force: true }));
-  return start(t, ["-m", "phonate", "serve", "--port", "0", "--voice-dir", voices]);
+  return start(t, ["-m", "phonate", "serve", "--port", "0", "--voice-dir", voices, "--log-level", "warning"]);
 }
 
 /** See scripted_server.py. */

@@ -76,7 +76,7 @@ test("pause stops the sound and the engine, resume goes on, stop ends both", asy
 });
 
 test("the waveform grows, and takes the listener to a place in it", async (t) => {
-  const page = await openPage(t, await serveScripted(t));
+  const page = await openPage(t, await serveScripted(t), { allow: /willReadFrequently/ });
   await ready(page);
   await page.fill("#text", SLOW);
   const pixels = () =>
@@ -222,7 +222,7 @@ test("speed, voice and instructions reach the engine", async (t) => {
 });
 
 test("a file is saved, from what was heard or made by the server", async (t) => {
-  const page = await openPage(t, await serveBuiltIn(t));
+  const page = await openPage(t, await serveBuiltIn(t), { allow: /400 \(Bad Request\)/ });
   await ready(page);
   await page.fill("#text", "Save me, please.");
   const save = async (format) => {

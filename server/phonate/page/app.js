@@ -45,7 +45,7 @@ async function start() {
     return;
   }
   health.describe(capabilities);
-  snippets.needsKey = capabilities.needs_key;
+  server.needsKey = capabilities.needs_key;
   voices.spoken = capabilities.languages.spoken;
   composer.offer(capabilities);
   form.offer(capabilities);

@@ -32,7 +32,7 @@ export class Download {
       this.#say(`Saved as ${format}, ${sizeWords(blob.size)}.`);
     } catch (refusal) {
       this.#say("");
-      if (refusal.status === 401) this.button.dispatchEvent(new CustomEvent("locked"));
+      if (refusal.status === 401) this.button.dispatchEvent(new Event("locked"));
       if (!this.composer.refuse(refusal)) byId("download-error").textContent = refusal.message;
     } finally {
       enable(this.button, true);

@@ -14,6 +14,12 @@ export class Refusal extends Error {
 export class Server {
   constructor(key) {
     this.key = key;
+    this.needsKey = false; // until the server says so
+  }
+
+  /** Nothing but listings would be answered. */
+  get locked() {
+    return this.needsKey && !this.key.present;
   }
 
   /** Where the page is, with its path prefix, ending in a slash. */

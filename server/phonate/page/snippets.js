@@ -69,7 +69,6 @@ export class Snippets {
   constructor(server, composer) {
     this.server = server;
     this.composer = composer;
-    this.needsKey = false;
     this.tabs = Object.keys(WRITERS).map((name) => byId(`tab-${name}`));
     for (const tab of this.tabs) {
       tab.addEventListener("click", () => this.#choose(tab));
@@ -89,7 +88,7 @@ export class Snippets {
       base: this.server.url("v1"),
       body,
       file,
-      needsKey: this.needsKey,
+      needsKey: this.server.needsKey,
     });
   }
 

@@ -45,18 +45,28 @@ export class Stage {
   /** Speak what is written, or say what is missing. */
   speak() {
     const { request } = this.composer;
-    this.composer.clearFaults();
-    if (!request.input.trim()) {
-      this.composer.refuse({ param: "input", message: "Write something to be spoken." });
+    if (request.input.trim()) {
+      this.#start(request, null);
       return;
     }
-    this.speaker.speak(request);
+    this.composer.clearFaults();
+    this.composer.refuse({ param: "input", message: "Write something to be spoken." });
   }
 
   /** A short sample of a voice. */
   speakSample(request, label) {
+    this.#start(request, label);
+  }
+
+  #start(request, label) {
     this.composer.clearFaults();
-    this.speaker.speak(request, label);
+    if (this.speaker.server.locked) this.#tellLocked();
+    else this.speaker.speak(request, label);
+  }
+
+  /** The key is asked for elsewhere. */
+  #tellLocked() {
+    this.player.dispatchEvent(new Event("locked"));
   }
 
   #onHold() {
@@ -119,7 +129,7 @@ export class Stage {
     const elsewhere = refusal !== null && this.composer.refuse(refusal);
     const again = refusal?.retryAfter ? ` (in about ${Math.ceil(refusal.retryAfter)} s)` : "";
     setText("player-error", refusal && !elsewhere ? `${refusal.message}${again}` : "");
-    if (refusal?.status === 401) this.player.dispatchEvent(new CustomEvent("locked"));
+    if (refusal?.status === 401) this.#tellLocked();
   }
 
   #showNotes() {
