@@ -99,8 +99,9 @@ def test_head_tells_the_length_without_the_content(page):
 
 
 @pytest.mark.parametrize(
-    "path", ["/page/", "/page/nothing.js", "/page/../app.py", "/page/%2e%2e%2fapp.py", "/page/a/b.js",
-             "/index.html", "/page"],
+    "path",
+    ["/page/", "/page", "/page/nothing.js", "/page/a/b.js", "/page/../app.py",
+     "/page/%2e%2e%2fapp.py", "/index.html"],
 )  # fmt: skip
 def test_there_is_nothing_else(page, path):
     answer = page.get(path)
@@ -136,7 +137,8 @@ def test_a_wheel_has_the_page(tmp_path):
         "import sys; from scikit_build_core.build import build_wheel; "
         "build_wheel(sys.argv[1], {'wheel.cmake': 'false'})"
     )
-    subprocess.run([sys.executable, "-c", build, tmp_path], cwd=ROOT, check=True, capture_output=True)
+    command = [sys.executable, "-c", build, str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         for name in NAMES:

@@ -20,7 +20,8 @@ const START_MS = 60_000;
 const FLAGS = [
   "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
   "--disable-background-networking", "--disable-component-update", "--disable-sync",
-  "--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream",
+  "--host-resolver-rules=MAP speech.test 127.0.0.1", "--use-fake-ui-for-media-stream",
+  "--use-fake-device-for-media-stream",
 ]; // prettier-ignore
 
 /** `phonate serve` as a user starts it, with the voice that ships. */

@@ -75,6 +75,35 @@ test("pause stops the sound and the engine, resume goes on, stop ends both", asy
   assert.ok((await heard(page)).played > stopped.played, "what there was is heard again");
 });
 
+test("over plain http from another machine it is heard too", async (t) => {
+  const server = await serveScripted(t, { api_key: "sesame" });
+  const page = await openPage(t, server.replace("127.0.0.1", "speech.test"));
+  const worklet = () => isSecureContext || "audioWorklet" in AudioContext.prototype;
+  assert.equal(await page.evaluate(worklet), false);
+  await page.fill("#key", "sesame");
+  await page.keyboard.press("Enter");
+  await page.locator("#key-dialog").waitFor({ state: "hidden" });
+  await page.fill("#text", SLOW);
+  await page.click("#speak");
+  await state(page, "speaking");
+  await sleep(600);
+  await page.click("#hold");
+  await state(page, "paused");
+  await sleep(300);
+  const paused = await heard(page);
+  assert.ok(paused.played > 0);
+  await sleep(400);
+  assert.deepEqual(await heard(page), paused);
+  await page.click("#hold");
+  await sleep(500);
+  assert.ok((await heard(page)).played > paused.played);
+  await page.keyboard.press("Escape");
+  await page.locator("#wave").press("Home");
+  await state(page, "done");
+  const seconds = parseFloat(await words(page, "length"));
+  assert.ok(Math.abs((await heard(page)).played / RATE - seconds) < 0.1);
+});
+
 test("the waveform grows, and takes the listener to a place in it", async (t) => {
   const page = await openPage(t, await serveScripted(t), { allow: /willReadFrequently/ });
   await ready(page);

@@ -70,6 +70,12 @@ def allows_origin(policy: Policy, origin: str) -> bool:
         return False
 
 
+def is_own(origin: str, host: str | None) -> bool:
+    """The page that this server sent. A name that somebody pointed at us (DNS rebinding) also looks
+    like that, but either fails the Host check or needs a key. The scheme is the proxy's affair."""
+    return origin.partition("://")[2].lower() == (host or "").lower() != ""
+
+
 class Guard:
     """See the module's text. What it lets through carries `scope["state"]["key"]`: the key's
     name, "" without keys."""
@@ -101,7 +107,11 @@ class Guard:
                 "API key this server answers only to localhost; set one with --api-key."
             )
         origin = headers.get("origin")
-        if scope["type"] == "websocket" and origin and not allows_origin(policy, origin):
+        if (
+            scope["type"] == "websocket"
+            and origin
+            and not (is_own(origin, host) or allows_origin(policy, origin))
+        ):
             raise Forbidden(f"The origin {origin!r} is not allowed. Allow it with --cors-origin.")
         declared = headers.get("content-length", "")
         if declared.isdigit() and int(declared) > policy.max_request_bytes:

@@ -45,7 +45,6 @@ _HEADERS = {
     "X-Frame-Options": "DENY",  # frame-ancestors, for browsers that do not know it
     "Referrer-Policy": "no-referrer",
     "Permissions-Policy": "microphone=(self), camera=(), geolocation=()",
-    "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     # Asked for every time and answered 304: an upgrade is seen at once.
     "Cache-Control": "no-cache",

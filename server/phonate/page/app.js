@@ -7,6 +7,7 @@ import { Health } from "./health.js";
 import { KeyDialog } from "./key-dialog.js";
 import { Key } from "./key.js";
 import { Player } from "./player.js";
+import { ScheduledPlayer } from "./scheduled-player.js";
 import { Server } from "./server.js";
 import { Snippets } from "./snippets.js";
 import { Speaker } from "./speaker.js";
@@ -17,7 +18,9 @@ import { Voices } from "./voices.js";
 const server = new Server(new Key());
 const health = new Health(server);
 const composer = new Composer();
-const speaker = new Speaker(server, (onProgress) => new Player(onProgress));
+// Browsers keep the audio thread from pages that come over plain http from elsewhere.
+const Loudspeaker = "audioWorklet" in BaseAudioContext.prototype ? Player : ScheduledPlayer;
+const speaker = new Speaker(server, (onProgress) => new Loudspeaker(onProgress));
 const stage = new Stage(speaker, composer);
 const download = new Download(server, speaker, composer);
 const snippets = new Snippets(server, composer);

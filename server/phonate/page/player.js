@@ -27,13 +27,6 @@ export class Player {
 
   async #start() {
     const context = new AudioContext({ sampleRate: SAMPLE_RATE, latencyHint: "interactive" });
-    if (!context.audioWorklet) {
-      await context.close();
-      throw new Error(
-        "This browser plays sound as it is made only over https or on localhost. " +
-          "Open the page there, or use Download.",
-      );
-    }
     await context.audioWorklet.addModule(new URL("player-worklet.js", import.meta.url));
     const node = new AudioWorkletNode(context, "phonate-player", {
       numberOfInputs: 0,

@@ -63,12 +63,12 @@ export class Speaker extends EventTarget {
     this.#forget();
     this.#askedAt = performance.now();
     const take = (this.take = new Take(request, label));
+    const { input, ...config } = request;
+    this.#session = new Session(this.server, config, input, this.#listenFor(take));
     this.player.begin();
     this.player.open().catch((error) => {
       if (this.take === take) this.#fail(error);
     });
-    const { input, ...config } = request;
-    this.#session = new Session(this.server, config, input, this.#listenFor(take));
     this.#line.start();
     this.#update({ state: "waiting" });
   }
@@ -155,9 +155,17 @@ export class Speaker extends EventTarget {
     this.factor = worked / 1000 / take.seconds;
     if (first) {
       this.#line.stop();
-      this.firstSoundMs = performance.now() - this.#askedAt;
+      this.#timeFirstSound(take);
       this.#update({ state: "speaking", place: 0 });
     } else this.#changed("progress");
+  }
+
+  /** Sound that is there is not heard before the loudspeaker is open. */
+  async #timeFirstSound(take) {
+    await this.player.open();
+    if (this.take !== take) return;
+    this.firstSoundMs = performance.now() - this.#askedAt;
+    this.#changed("progress");
   }
 
   #onDone() {
@@ -191,7 +199,7 @@ export class Speaker extends EventTarget {
     this.#pausedAt = 0;
   }
 
-  #onProgress({ position, waiting, over, played, audible }) {
+  #onProgress({ position, waiting, over, played, audible = 0 }) {
     if (this.state === "waiting") return; // the last words about the take before
     const starved = waiting && this.state === "speaking";
     Object.assign(this, { position, played, audible });
