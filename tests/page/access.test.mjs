@@ -90,7 +90,11 @@ test("the keyboard is enough", async (t) => {
   await tabTo("wave");
   await press("Home");
   await state(page, "speaking");
-  await press("Escape");
+  await page.focus("#hold");
+  await press("Tab");
+  await press("Enter");
+  await state(page, "stopped");
+  assert.equal(await focus(), "stop", "a button that has done its work keeps the focus");
 
   await tabTo("tab-curl");
   await press("ArrowRight");

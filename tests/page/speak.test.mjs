@@ -75,6 +75,21 @@ test("pause stops the sound and the engine, resume goes on, stop ends both", asy
   assert.ok((await heard(page)).played > stopped.played, "what there was is heard again");
 });
 
+test("a new text takes the place of the one being spoken", async (t) => {
+  const page = await openPage(t, await serveScripted(t));
+  await ready(page);
+  await page.fill("#text", SLOW);
+  await page.click("#speak");
+  await state(page, "speaking");
+  await sleep(500);
+  await page.fill("#text", "Something else, and not long.");
+  await page.click("#speak");
+  await state(page, "done");
+  const seconds = parseFloat(await words(page, "length"));
+  assert.ok(seconds < 3);
+  assert.ok(Math.abs((await heard(page)).played / RATE - seconds) < 0.1);
+});
+
 test("over plain http from another machine it is heard too", async (t) => {
   const server = await serveScripted(t, { api_key: "sesame" });
   const page = await openPage(t, server.replace("127.0.0.1", "speech.test"));

@@ -38,6 +38,8 @@ async function added(voice) {
   voices.say(`${voice.name} was added.`);
 }
 
+const TRY_AGAIN_MS = 3_000;
+
 async function start() {
   health.look();
   let capabilities;
@@ -45,8 +47,10 @@ async function start() {
     capabilities = await server.json("v1/capabilities");
   } catch (refusal) {
     byId("player-error").textContent = refusal.message;
+    setTimeout(start, TRY_AGAIN_MS);
     return;
   }
+  byId("player-error").textContent = "";
   health.describe(capabilities);
   server.needsKey = capabilities.needs_key;
   voices.spoken = capabilities.languages.spoken;

@@ -3,8 +3,8 @@
  * Everything that was fed stays, so that it can be heard again from any place. When the next samples
  * are late it is silent until RESERVE more are there, rather than stutter.
  *
- * in:  {feed: Int16Array} {end: true} {play: true|false} {seek: sample} {reset: true}
- * out: {position, waiting, over, played, audible}, about 30 times a second while something moves
+ * in:  {feed: Int16Array} {end: true} {play: true|false} {seek: sample} {reset: number of the take}
+ * out: {take, position, waiting, over, played, audible}, about 30 times a second while something moves
  */
 
 const RESERVE = 12_000; // half a second
@@ -15,11 +15,12 @@ const REPORT_EVERY = 6; // blocks of 128 samples
 class PhonatePlayer extends AudioWorkletProcessor {
   constructor() {
     super();
-    this.reset();
+    this.reset(0);
     this.port.onmessage = ({ data }) => this.receive(data);
   }
 
-  reset() {
+  reset(take) {
+    this.take = take;
     this.chunks = [];
     this.starts = [];
     this.total = 0;
@@ -36,7 +37,7 @@ class PhonatePlayer extends AudioWorkletProcessor {
   }
 
   receive(message) {
-    if (message.reset) this.reset();
+    if (message.reset) this.reset(message.reset);
     if (message.feed) {
       this.starts.push(this.total);
       this.chunks.push(message.feed);
@@ -89,11 +90,11 @@ class PhonatePlayer extends AudioWorkletProcessor {
     if (this.blocks % REPORT_EVERY) return;
     const over = this.ended && this.position === this.total;
     const waiting = this.playing && !over && (this.position === this.total || this.reserve > 1);
-    const { position, played, audible } = this;
+    const { take, position, played, audible } = this;
     const told = `${position} ${waiting} ${over} ${this.total}`;
     if (told === this.told) return;
     this.told = told;
-    this.port.postMessage({ position, waiting, over, played, audible });
+    this.port.postMessage({ take, position, waiting, over, played, audible });
   }
 }
 

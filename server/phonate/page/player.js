@@ -6,6 +6,7 @@ export class Player {
   #context = null;
   #port = null;
   #opening = null;
+  #take = 0; // what the audio thread says of an older one comes too late
   #early = []; // told before the audio thread was there
 
   /** onProgress({position, waiting, over, played, audible}): samples; see the worklet. */
@@ -33,7 +34,7 @@ export class Player {
       outputChannelCount: [1],
     });
     node.connect(context.destination);
-    node.port.onmessage = ({ data }) => this.onProgress(data);
+    node.port.onmessage = ({ data }) => data.take === this.#take && this.onProgress(data);
     this.#context = context;
     this.#port = node.port;
     for (const message of this.#early.splice(0)) this.#port.postMessage(message);
@@ -42,7 +43,8 @@ export class Player {
   /** Forget what was there, and play what comes. */
   begin() {
     this.#early = [];
-    this.#tell({ reset: true, play: true });
+    this.#take += 1;
+    this.#tell({ reset: this.#take, play: true });
   }
 
   feed(samples) {
