@@ -93,9 +93,7 @@ def _answer(file: _File, request: Request) -> Response:
     headers = {**_HEADERS, "ETag": file.etag}
     if _has(request.headers.get("if-none-match", ""), file.etag):
         return Response(status_code=304, headers=headers)
-    content = b"" if request.method == "HEAD" else file.content
-    headers["Content-Length"] = str(len(file.content))
-    return Response(content, media_type=file.type, headers=headers)
+    return Response(file.content, media_type=file.type, headers=headers)
 
 
 def _has(if_none_match: str, etag: str) -> bool:
