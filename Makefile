@@ -7,8 +7,8 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test check format contract schema native wheel-test native-test asan \
-    parity soak chaos endure crash fuzz bench lock clean
+.PHONY: help serve speak test check format contract schema page native wheel-test native-test \
+    asan parity soak chaos endure crash fuzz bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -54,6 +54,13 @@ contract: $(VENV)/.serve .venv-contract/.stamp ## real clients (OpenAI, LiveKit,
 
 schema: $(VENV)/.dev ## requests made from /openapi.json (ARGS="--hypothesis-profile long" for many)
 	$(BIN)/python -m pytest tests/schema $(ARGS)
+
+tests/page/node_modules/.stamp: tests/page/package-lock.json
+	cd tests/page && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+page: $(VENV)/.dev tests/page/node_modules/.stamp ## the page in a real browser (Node 20, Chromium); pictures in artefacts/page
+	PHONATE_PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 --test-timeout=60000 $(or $(ARGS),$(wildcard tests/page/*.test.mjs))
 
 NATIVE := server/phonate/_native/libqt.so
 

@@ -25,6 +25,7 @@ from phonate.api import (
     metrics,
     models,
     openapi,
+    page,
     registered_voices,
     speech,
     stream,
@@ -70,6 +71,7 @@ ROUTERS = (
     health.router,
     metrics.router,
     stream.router,
+    page.router,
 )
 
 

@@ -67,8 +67,8 @@ class _Server(uvicorn.Server):
 def _greeting(address: str) -> str:
     return (
         f"phonate listens on {address}\n"
-        f"Try: curl {address}/v1/audio/speech -H 'Content-Type: application/json' "
-        """-d '{"input":"Hello there!"}' -o hello.mp3"""
+        f"Open it in a browser, or try: curl {address}/v1/audio/speech "
+        """-H 'Content-Type: application/json' -d '{"input":"Hello there!"}' -o hello.mp3"""
     )
 
 

@@ -228,6 +228,39 @@ def test_keys_in_a_websocket_handshake(locked):
     assert results == [401, 401, "open", "open", "phonate", 403, "open"]
 
 
+def test_the_page_of_this_server_may_open_a_websocket(locked):
+    """Under whatever name it is reached, but never without the key."""
+    import asyncio
+
+    import websockets
+
+    async def knock(origin, **headers):
+        try:
+            async with websockets.connect(
+                "ws://speech.example:8080/v1/audio/speech-stream",
+                host="127.0.0.1",
+                port=locked.port,
+                origin=origin,
+                additional_headers=headers,
+            ):
+                return "open"
+        except websockets.exceptions.InvalidStatus as refused:
+            return refused.response.status_code
+
+    key = {"Authorization": "Bearer secret-a"}
+    results = asyncio.run(
+        _all(
+            knock("http://speech.example:8080", **key),
+            knock("https://Speech.example:8080", **key),
+            knock("http://speech.example:8080"),
+            knock("http://speech.example", **key),
+            knock("http://other.example:8080", **key),
+            knock("null", **key),
+        )
+    )
+    assert results == ["open", "open", 401, 403, 403, 403]
+
+
 async def _all(*awaitables):
     return [await one for one in awaitables]
 

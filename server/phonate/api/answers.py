@@ -210,6 +210,8 @@ class Capabilities(Answer):
     """What this server can do. More keys may come."""
 
     server: dict[str, Any]
+    needs_key: bool
+    """Whether speaking takes an API key."""
     protocol: dict[str, Any]
     engine: dict[str, Any]
     audio: dict[str, Any]

@@ -18,6 +18,7 @@ from phonate.speech.language_names import CANONICAL
 router = APIRouter(tags=["capabilities"])
 
 ENDPOINTS = (
+    "GET /",
     "POST /v1/audio/speech",
     "POST /v1/audio/speech/batch",
     "WS /v1/audio/speech-stream",
@@ -40,6 +41,7 @@ async def get_capabilities(state: AppState) -> dict[str, Any]:
     info, settings = state.service.engine.info, state.settings
     return {
         "server": {"name": "phonate", "version": __version__},
+        "needs_key": bool(settings.api_key or settings.api_key_file),
         "protocol": {"http": "openai-audio", "websocket": "phonate-1"},
         "engine": {
             "name": info.name,

@@ -21,6 +21,9 @@ from phonate.errors import PhonateError, TooLarge, Unauthorized
 OPEN = frozenset({"/", "/health", "/ready", "/v1/test", "/v1/capabilities"})
 """Never need a key: supervisors, and the page that asks for it."""
 
+PAGE_FILES = "/page/"
+"""What the page is made of; as open as the page."""
+
 LISTINGS = re.compile(r"/v1/(audio/voices|models(/.*)?|audio/models)")
 """GET on these is open unless `--protect-listings`: Open WebUI lists before it has a key."""
 
@@ -67,6 +70,12 @@ def allows_origin(policy: Policy, origin: str) -> bool:
         return False
 
 
+def is_own(origin: str, host: str | None) -> bool:
+    """The page that this server sent. A name that somebody pointed at us (DNS rebinding) also looks
+    like that, but either fails the Host check or needs a key. The scheme is the proxy's affair."""
+    return origin.partition("://")[2].lower() == (host or "").lower() != ""
+
+
 class Guard:
     """See the module's text. What it lets through carries `scope["state"]["key"]`: the key's
     name, "" without keys."""
@@ -98,7 +107,11 @@ class Guard:
                 "API key this server answers only to localhost; set one with --api-key."
             )
         origin = headers.get("origin")
-        if scope["type"] == "websocket" and origin and not allows_origin(policy, origin):
+        if (
+            scope["type"] == "websocket"
+            and origin
+            and not (is_own(origin, host) or allows_origin(policy, origin))
+        ):
             raise Forbidden(f"The origin {origin!r} is not allowed. Allow it with --cors-origin.")
         declared = headers.get("content-length", "")
         if declared.isdigit() and int(declared) > policy.max_request_bytes:
@@ -117,7 +130,7 @@ class Guard:
             owner = policy.metrics_key.owner_of(presented(scope))
             if owner is not None:
                 return owner
-        if scope["type"] == "http" and path in OPEN:
+        if scope["type"] == "http" and (path in OPEN or path.startswith(PAGE_FILES)):
             return ""
         listing = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
         if listing and not policy.protect_listings and LISTINGS.fullmatch(path):
