@@ -28,6 +28,7 @@ from phonate.api import (
     registered_voices,
     speech,
     stream,
+    vapi,
     voices,
 )
 from phonate.api.fetch import ReferenceFetcher
@@ -57,6 +58,7 @@ Encode: TypeAlias = Callable[[Samples, str | None], Reference]
 ROUTERS = (
     speech.router,
     batch.router,
+    vapi.router,
     voices.router,
     registered_voices.router,
     consents.router,
