@@ -7,7 +7,7 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test contract schema wheel-test native native-test asan parity soak \
+.PHONY: help serve speak test contract docs schema wheel-test native native-test asan parity soak \
     chaos endure fuzz check format bench lock clean
 
 help: ## list the targets
@@ -44,16 +44,26 @@ format: $(VENV)/.dev ## put the sources into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-.venv-contract/.stamp: tests/contract/requirements.txt
+.venv-contract/.stamp: tests/contract/requirements.txt tests/contract/requirements-no-deps.txt
 	@test -x .venv-contract/bin/python || $(PYTHON) -m venv .venv-contract
 	.venv-contract/bin/python -m pip install --quiet --disable-pip-version-check -r tests/contract/requirements.txt
+	.venv-contract/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/contract/requirements-no-deps.txt
 	@touch $@
 
-contract: $(VENV)/.serve .venv-contract/.stamp ## real clients (OpenAI, LiveKit, Pipecat, LiteLLM) against a real server
+# Without Node its clients are skipped. No package may run a script of its own.
+tests/contract/node/node_modules/.stamp: tests/contract/node/package.json tests/contract/node/package-lock.json
+	@if command -v npm > /dev/null; then \
+	cd tests/contract/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.stamp; \
+	else echo "No Node here: its clients are skipped."; fi
+
+contract: $(VENV)/.serve .venv-contract/.stamp tests/contract/node/node_modules/.stamp ## real clients (docs/CLIENTS.md) against a real server
 	PHONATE_PYTHON=$(abspath $(BIN)/python) .venv-contract/bin/python -m pytest -c tests/contract/pytest.ini --confcutdir tests/contract tests/contract $(ARGS)
 
 schema: $(VENV)/.dev ## requests made from /openapi.json (ARGS="--hypothesis-profile long" for many)
 	$(BIN)/python -m pytest tests/schema $(ARGS)
+
+docs: $(VENV)/.dev ## write what is generated in docs/API.md
+	$(BIN)/python tools/api_docs.py
 
 NATIVE := server/phonate/_native/libqt.so
 
