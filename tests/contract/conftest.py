@@ -168,8 +168,8 @@ class Node:
             assert process.stdout.readline() == "speaking\n"
             with stage.stops():
                 print(file=process.stdin)
-                said = json.loads(process.stdout.readline())
             assert process.poll() is None
+            said = json.loads(process.stdout.readline())
             process.communicate("\n", timeout=10)
         finally:
             process.kill()
