@@ -7,8 +7,8 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test check format contract schema page native wheel-test native-test \
-    asan parity soak chaos endure crash fuzz bench lock clean
+.PHONY: help serve speak test check format contract schema page docs native wheel-test native- \
+    test asan parity soak chaos endure crash fuzz bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -44,12 +44,19 @@ format: $(VENV)/.dev ## put the sources into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-.venv-contract/.stamp: tests/contract/requirements.txt
+.venv-contract/.stamp: tests/contract/requirements.txt tests/contract/requirements-no-deps.txt
 	@test -x .venv-contract/bin/python || $(PYTHON) -m venv .venv-contract
 	.venv-contract/bin/python -m pip install --quiet --disable-pip-version-check -r tests/contract/requirements.txt
+	.venv-contract/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/contract/requirements-no-deps.txt
 	@touch $@
 
-contract: $(VENV)/.serve .venv-contract/.stamp ## real clients (OpenAI, LiveKit, Pipecat, LiteLLM) against a real server
+# Without Node its clients are skipped. No package may run a script of its own.
+tests/contract/node/node_modules/.stamp: tests/contract/node/package.json tests/contract/node/package-lock.json
+	@if command -v npm > /dev/null; then \
+	cd tests/contract/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.stamp; \
+	else echo "No Node here: its clients are skipped."; fi
+
+contract: $(VENV)/.serve .venv-contract/.stamp tests/contract/node/node_modules/.stamp ## real clients (docs/CLIENTS.md) against a real server
 	PHONATE_PYTHON=$(abspath $(BIN)/python) .venv-contract/bin/python -m pytest -c tests/contract/pytest.ini --confcutdir tests/contract tests/contract $(ARGS)
 
 schema: $(VENV)/.dev ## requests made from /openapi.json (ARGS="--hypothesis-profile long" for many)
@@ -61,6 +68,8 @@ tests/page/node_modules/.stamp: tests/page/package-lock.json
 
 page: $(VENV)/.dev tests/page/node_modules/.stamp ## the page in a real browser (Node 20, Chromium); pictures in artefacts/page
 	PHONATE_PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 --test-timeout=60000 $(or $(ARGS),$(wildcard tests/page/*.test.mjs))
+docs: $(VENV)/.dev ## write what is generated in docs/API.md
+	$(BIN)/python tools/api_docs.py
 
 NATIVE := server/phonate/_native/libqt.so
 

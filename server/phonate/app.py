@@ -29,6 +29,7 @@ from phonate.api import (
     registered_voices,
     speech,
     stream,
+    vapi,
     voices,
 )
 from phonate.api.fetch import ReferenceFetcher
@@ -62,6 +63,7 @@ Encode: TypeAlias = Callable[[Samples, str | None], Reference]
 ROUTERS = (
     speech.router,
     batch.router,
+    vapi.router,
     voices.router,
     registered_voices.router,
     consents.router,

@@ -183,11 +183,12 @@ class AudioResponse(Response):
             if not begun:
                 await self._refuse(error, scope, receive, send)
                 return
-            if self._delivery != "sse" or isinstance(error, Cancelled):
-                # Leaving the body open makes the server break the connection: that is the message.
-                log.warning("request %s cut: %s", scope["state"]["request_id"], error.message)
-                return
-            await send({"type": "http.response.body", "body": _error_event(error)})
+            # Leaving the body open makes the server break the connection: that is the message. For
+            # events, too: LiveKit knows none of errors, and would take what came for the whole.
+            log.warning("request %s cut: %s", scope["state"]["request_id"], error.message)
+            if self._delivery == "sse" and not isinstance(error, Cancelled):
+                last = _error_event(error)
+                await send({"type": "http.response.body", "body": last, "more_body": True})
             return
         last = self._done_event() if self._delivery == "sse" else b""
         await send({"type": "http.response.body", "body": last})

@@ -23,6 +23,7 @@ ENDPOINTS = (
     "POST /v1/audio/speech/batch",
     "WS /v1/audio/speech-stream",
     "WS /v1/audio/speech/stream",
+    "POST /v1/vapi/voice",
     "GET /v1/audio/voices",
     "POST /v1/audio/voices",
     "DELETE /v1/audio/voices/{id}",
