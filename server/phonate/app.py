@@ -30,6 +30,7 @@ from phonate.api import (
     voices,
 )
 from phonate.api.fetch import ReferenceFetcher
+from phonate.api.forwarded import Forwarded, make_trusted
 from phonate.api.guard import Guard, Policy, is_loopback
 from phonate.api.keys import Keys
 from phonate.api.metrics import Metrics
@@ -71,11 +72,12 @@ ROUTERS = (
 def create_app(settings: Settings, engine: Engine) -> FastAPI:
     """The whole server around one engine. Raises SetupError for settings that do not fit it."""
     policy, cors = _policy(settings), _cors(settings)
+    trusted = make_trusted(settings.proxy_headers, settings.trusted_proxy)
     app = FastAPI(
         title="phonate",
         version=__version__,
         summary="Text in, voice out, over the OpenAI audio API.",
-        lifespan=_lifespan(settings, engine),
+        lifespan=_lifespan(settings, engine, policy),
     )
     envelope.install(app)
     for router in ROUTERS:
@@ -84,6 +86,7 @@ def create_app(settings: Settings, engine: Engine) -> FastAPI:
     app.add_middleware(Guard, policy=policy)
     app.add_middleware(envelope.RequestContext)
     app.add_middleware(CORSMiddleware, **cors)
+    app.add_middleware(Forwarded, trusted=trusted, root_path=settings.root_path)
     return app
 
 
@@ -111,7 +114,7 @@ class _Late:
 
 
 def _lifespan(
-    settings: Settings, engine: Engine
+    settings: Settings, engine: Engine, policy: Policy
 ) -> Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]:
     """Opens at once whatever a wrong setting can spoil; the rest when the server starts."""
     info, late, resources = engine.info, _Late(), contextlib.ExitStack()
@@ -139,6 +142,7 @@ def _lifespan(
             fetcher=ReferenceFetcher(settings.allow_reference_urls),
             encoders=encoders,
             session_limits=session_limits_of(settings),
+            keys=policy.keys,
         )
         with resources:
             await service.start()

@@ -67,6 +67,23 @@ def allows_origin(policy: Policy, origin: str) -> bool:
         return False
 
 
+def _same_origin(scope: Scope, host: str | None, origin: str | None) -> bool:
+    """A page that this server (or the proxy, for us) has served itself. The Host is checked
+    elsewhere, or a key is needed, which no other page has."""
+    if host is None or origin is None:
+        return False
+    scheme = {"ws": "http", "wss": "https"}.get(scope["scheme"], scope["scheme"])
+    return origin.lower() == f"{scheme}://{host.lower()}"
+
+
+def path_of(scope: Scope) -> str:
+    """The path as the routes see it: without --root-path, whether or not the proxy cut it off."""
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    if root and (path == root or path.startswith(root + "/")):
+        return path[len(root) :] or "/"
+    return path
+
+
 class Guard:
     """See the module's text. What it lets through carries `scope["state"]["key"]`: the key's
     name, "" without keys."""
@@ -80,7 +97,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         try:
-            scope.setdefault("state", {})["key"] = self._admit(scope)
+            scope.setdefault("state", {})
+            scope["state"]["key"] = self._admit(scope)
         except PhonateError as error:
             await refuse(error, scope, receive, send)
             return
@@ -91,14 +109,18 @@ class Guard:
     def _admit(self, scope: Scope) -> str:
         headers = HTTPConnection(scope).headers
         policy = self._policy
-        host = headers.get("host")  # Browsers always send one; HTTP/1.0 clients need not.
-        if policy.check_host and host is not None and not is_loopback(_host_name(host)):
+        # Browsers always send one; HTTP/1.0 clients need not. Behind a proxy, what it was asked for
+        # and what it asks us for must both be loopback: api/forwarded.py.
+        hosts = (headers.get("host"), scope["state"].get("sent_host"))
+        host = next((h for h in hosts if h is not None and not is_loopback(_host_name(h))), None)
+        if policy.check_host and host is not None:
             raise Forbidden(
                 f"The Host header {host!r} is not a loopback name. Without an "
                 "API key this server answers only to localhost; set one with --api-key."
             )
         origin = headers.get("origin")
-        if scope["type"] == "websocket" and origin and not allows_origin(policy, origin):
+        own = _same_origin(scope, headers.get("host"), origin)
+        if scope["type"] == "websocket" and origin and not (own or allows_origin(policy, origin)):
             raise Forbidden(f"The origin {origin!r} is not allowed. Allow it with --cors-origin.")
         declared = headers.get("content-length", "")
         if declared.isdigit() and int(declared) > policy.max_request_bytes:
@@ -112,7 +134,7 @@ class Guard:
         owner = policy.keys.owner_of(presented(scope))
         if owner is not None:
             return owner
-        path = scope["path"]
+        path = path_of(scope)
         if path == "/metrics" and policy.metrics_key is not None:
             owner = policy.metrics_key.owner_of(presented(scope))
             if owner is not None:
