@@ -19,7 +19,8 @@ import uvicorn
 from phonate import settings
 from phonate.app import create_app
 from phonate.engine.base import Engine
-from phonate.serve import bind, uvicorn_config
+from phonate.listen import bind
+from phonate.serve import uvicorn_config
 
 
 @dataclass

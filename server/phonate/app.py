@@ -33,6 +33,7 @@ from phonate.api import (
     voices,
 )
 from phonate.api.fetch import ReferenceFetcher
+from phonate.api.forwarded import Forwarded, make_trusted
 from phonate.api.guard import Guard, Policy, is_loopback
 from phonate.api.keys import Keys
 from phonate.api.metrics import Metrics
@@ -82,11 +83,12 @@ def create_app(settings: Settings, engine: Engine, tracing: Tracing | None = Non
     `tracing`: instead of what the settings ask for."""
     tracing = tracing or open_tracing(settings)
     policy, cors = _policy(settings), _cors(settings)
+    trusted = make_trusted(settings.proxy_headers, settings.trusted_proxy)
     app = FastAPI(
         title="phonate",
         version=__version__,
         summary="Text in, voice out, over the OpenAI audio API.",
-        lifespan=_lifespan(settings, engine, tracing),
+        lifespan=_lifespan(settings, engine, policy, tracing),
         generate_unique_id_function=openapi.operation_id,
     )
     envelope.install(app, ROUTERS)
@@ -104,6 +106,7 @@ def create_app(settings: Settings, engine: Engine, tracing: Tracing | None = Non
         app.add_middleware(tracing.middleware)
     app.add_middleware(envelope.RequestContext)
     app.add_middleware(CORSMiddleware, **cors)
+    app.add_middleware(Forwarded, trusted=trusted, root_path=settings.root_path)
     return app
 
 
@@ -132,7 +135,7 @@ class _Late:
 
 
 def _lifespan(
-    settings: Settings, engine: Engine, tracing: Tracing | None
+    settings: Settings, engine: Engine, policy: Policy, tracing: Tracing | None
 ) -> Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]:
     """Opens at once whatever a wrong setting can spoil; the rest when the server starts."""
     info, late, resources = engine.info, _Late(), contextlib.ExitStack()
@@ -161,6 +164,7 @@ def _lifespan(
             fetcher=ReferenceFetcher(settings.allow_reference_urls),
             encoders=encoders,
             session_limits=session_limits_of(settings),
+            keys=policy.keys,
         )
         with resources:
             await service.start()

@@ -101,3 +101,11 @@ def test_the_text_layout_and_the_first_packet_reach_the_engine(server):
     first, second = (call.request for call in server.engine.calls)
     assert (first.text_layout, first.initial_codec_chunk_frames) == ("non_streaming", 2)
     assert second.text_layout == "streaming"
+
+
+def test_the_operator_chooses_how_those_who_do_not_say_clone():
+    with running(ScriptedEngine(info=CLONER), clone_mode="speaker_only") as server:
+        ask(server, speaker_embedding=[0.5] * 8)
+        ask(server, speaker_embedding=[0.5] * 8, clone_mode="auto")
+        modes = [call.request.clone_mode for call in server.engine.calls]
+    assert modes == ["speaker_only", "auto"]

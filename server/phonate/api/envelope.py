@@ -168,6 +168,7 @@ def _log(scope: Scope, request_id: str, status: int, milliseconds: float) -> Non
         "status": status or None,
         "ms": round(milliseconds, 1),
         "key": scope["state"].get("key") or None,
+        "client": client[0] if (client := scope.get("client")) else None,
     }
     log.info(
         "%s %s %s %s %.1f ms", request_id, method, path, status or "-", milliseconds, extra=fields

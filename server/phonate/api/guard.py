@@ -76,6 +76,14 @@ def is_own(origin: str, host: str | None) -> bool:
     return origin.partition("://")[2].lower() == (host or "").lower() != ""
 
 
+def path_of(scope: Scope) -> str:
+    """The path as the routes see it: without --root-path, whether or not the proxy cut it off."""
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    if root and (path == root or path.startswith(root + "/")):
+        return path[len(root) :] or "/"
+    return path
+
+
 class Guard:
     """See the module's text. What it lets through carries `scope["state"]["key"]`: the key's
     name, "" without keys."""
@@ -89,7 +97,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         try:
-            scope.setdefault("state", {})["key"] = self._admit(scope)
+            scope.setdefault("state", {})
+            scope["state"]["key"] = self._admit(scope)
         except PhonateError as error:
             await refuse(error, scope, receive, send)
             return
@@ -100,8 +109,11 @@ class Guard:
     def _admit(self, scope: Scope) -> str:
         headers = HTTPConnection(scope).headers
         policy = self._policy
-        host = headers.get("host")  # Browsers always send one; HTTP/1.0 clients need not.
-        if policy.check_host and host is not None and not is_loopback(_host_name(host)):
+        # Browsers always send one; HTTP/1.0 clients need not. Behind a proxy, what it was asked for
+        # and what it asks us for must both be loopback: api/forwarded.py.
+        hosts = (headers.get("host"), scope["state"].get("sent_host"))
+        host = next((h for h in hosts if h is not None and not is_loopback(_host_name(h))), None)
+        if policy.check_host and host is not None:
             raise Forbidden(
                 f"The Host header {host!r} is not a loopback name. Without an "
                 "API key this server answers only to localhost; set one with --api-key."
@@ -125,7 +137,7 @@ class Guard:
         owner = policy.keys.owner_of(presented(scope))
         if owner is not None:
             return owner
-        path = scope["path"]
+        path = path_of(scope)
         if path == "/metrics" and policy.metrics_key is not None:
             owner = policy.metrics_key.owner_of(presented(scope))
             if owner is not None:

@@ -14,7 +14,7 @@ from phonate.api.state import State
 from phonate.api.voice_choice import voice_for
 from phonate.audio.encoders import FORMATS, Format, find_format
 from phonate.audio.resample import RATES
-from phonate.engine.base import CloneMode, EngineInfo, TextLayout
+from phonate.engine.base import EngineInfo, TextLayout
 from phonate.errors import InvalidRequest, UnsupportedOperation
 from phonate.speech import fields
 from phonate.speech.fields import Switch, VoiceFields, one_of, refuse, shown
@@ -157,7 +157,8 @@ class SpeechBody(VoiceFields):
         self._check_engine(state.service.engine.info)
         language = state.routing.explicit(self.language)
         reference = await one_off_reference(self, state, key)
-        voice = await voice_for(state, self.input, self.voice, language, self.clone, reference)
+        clone_mode = self.clone_mode or state.settings.clone_mode
+        voice = await voice_for(state, self.input, self.voice, language, clone_mode, reference)
         return SpeechRequest(
             text=self.input,
             asked_voice=self.voice,
@@ -172,7 +173,7 @@ class SpeechBody(VoiceFields):
             sample_rate=self.sample_rate,
             max_new_tokens=self.max_new_tokens,
             sampling=self.sampling,
-            clone_mode=self.clone,
+            clone_mode=clone_mode,
             text_layout=_LAYOUTS[self.non_streaming_mode],
             initial_codec_chunk_frames=self.initial_codec_chunk_frames,
             whole=whole,
@@ -180,10 +181,6 @@ class SpeechBody(VoiceFields):
             request_id=request_id,
             key=key,
         )
-
-    @property
-    def clone(self) -> CloneMode:
-        return self.clone_mode or "auto"
 
     def _check_engine(self, info: EngineInfo) -> None:
         """Fields that mean nothing to this engine are refused, never ignored."""

@@ -10,6 +10,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from phonate.api.fetch import ReferenceFetcher
+from phonate.api.keys import Keys
 from phonate.api.voice_desk import VoiceDesk
 from phonate.settings import Settings
 from phonate.speech.routing import LanguageRouting
@@ -35,8 +36,14 @@ class State:
     encoders: Executor
     """Where audio is encoded: never on the loop."""
     session_limits: SessionLimits
+    keys: Keys
     sessions: set[object] = field(default_factory=set)
     """The WebSocket sessions that are open."""
+
+    def reload(self) -> None:
+        """Look again at what others may have changed on the disk (SIGHUP). Blocks."""
+        self.keys.reload()
+        self.desk.library.reload()
 
 
 async def _state(connection: HTTPConnection) -> State:

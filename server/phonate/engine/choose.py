@@ -75,6 +75,8 @@ def _qwen(settings: Settings, model: ResolvedModel) -> Engine:
         max_batch=settings.max_batch,
         threads=settings.cpu_threads,
         codec_threads=settings.cpu_codec_threads,
+        affinity=settings.cpu_affinity,
+        codec_affinity=settings.cpu_codec_affinity,
         stream_frames=settings.cpu_stream_frames,
         precision=settings.precision,
         flash_attention=settings.fa,
