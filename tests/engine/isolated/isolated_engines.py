@@ -121,10 +121,10 @@ class ThreadPopen:
         self.stdin.close()
 
 
-def in_thread(engine: Engine) -> IsolatedEngine:
+def in_thread(engine: Engine, **options: Any) -> IsolatedEngine:
     """The proxy over an engine that a test can look into: same pipes, no process."""
 
     def launch(changed: Callable[[], None]) -> EngineProcess:
         return EngineProcess(ThreadPopen(lambda settings, model: engine), changed)  # type: ignore[arg-type]
 
-    return IsolatedEngine(load({}, {}).settings, launcher=launch)
+    return IsolatedEngine(load(options, {}).settings, launcher=launch)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from isolated_engines import FAILS_WHILE, QUICK, isolated, pid_of
+from isolated_engines import FAILS_WHILE, QUICK, in_thread, isolated, pid_of
 
 from phonate.engine.base import CancelToken, Engine, Mortal, SynthesisRequest
 from phonate.engine.isolated.values import ForeignError
@@ -150,6 +150,13 @@ def test_a_synthesis_without_progress_ends_with_its_process():
         assert restarts(engine, "stalled") == 1
     finally:
         engine.close()
+
+
+@pytest.mark.parametrize(("stall_timeout", "silent_s"), [(30, 10), (3, 3)])
+def test_silence_is_borne_no_longer_than_a_stall(stall_timeout, silent_s):
+    engine = in_thread(ScriptedEngine(), stall_timeout=stall_timeout)
+    assert engine._supervisor._timing.silent == silent_s
+    engine.close()
 
 
 def test_a_blocking_sink_holds_the_engine_and_no_other_call(engine):

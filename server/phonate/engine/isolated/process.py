@@ -49,7 +49,7 @@ class RemoteCall:
         self.owed = True
         """The process has the ball; else a sink of ours has it."""
         self.ticks = 0
-        """Looks of the supervisor since the process got the ball."""
+        """Looks of the supervisor while the process had the ball."""
 
     def next(self, timeout_s: float | None = None) -> Frame | None:
         """None when nothing came in time. Raises what ended the process."""
@@ -149,8 +149,7 @@ class EngineProcess:
         """A call that has waited for the process longer than it may."""
         with self._lock:
             calls = list(self._calls.values())
-        late = (call for call in calls if call.owed and call.ticks * tick_s > call.patience_s)
-        return next(late, None)
+        return next((call for call in calls if call.ticks * tick_s > call.patience_s), None)
 
     def kill(self) -> None:
         self._popen.kill()
