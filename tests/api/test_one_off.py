@@ -69,6 +69,7 @@ def test_an_embedding_of_the_clients_own(server):
         ({"ref_audio": "http://127.0.0.1/a.wav"}, "ref_audio", 400),
         ({"ref_audio": "http://169.254.169.254/latest"}, "ref_audio", 400),
         ({"ref_audio": base64.b64encode(b"not audio at all").decode()}, "ref_audio", 415),
+        ({"ref_audio": "Zoë"}, "ref_audio", 400),
         ({"ref_audio": recording(0.3)}, "ref_audio", 400),
         ({"ref_text": "alone"}, "ref_text", 400),
         ({"x_vector_only_mode": True}, "x_vector_only_mode", 400),

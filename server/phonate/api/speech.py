@@ -16,7 +16,7 @@ router = APIRouter(tags=["speech"])
 @router.post(
     "/v1/audio/speech",
     response_class=Response,
-    responses=answers(None, 400, 404, 429, 502, 503, 504, **SPEECH),
+    responses=answers(None, 400, 404, 415, 429, 502, 503, 504, **SPEECH),
 )
 async def create_speech(body: SpeechBody, http: Request, state: AppState) -> Response:
     """Speak `input`. Chunked audio by default, a whole file with `stream:false` or for a client
