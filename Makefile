@@ -70,6 +70,7 @@ page: $(VENV)/.dev tests/page/node_modules/.stamp ## the page in a real browser 
 	PHONATE_PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 --test-timeout=60000 $(or $(ARGS),$(wildcard tests/page/*.test.mjs))
 docs: $(VENV)/.dev ## write what is generated in docs/API.md
 	$(BIN)/python tools/api_docs.py
+	PHONATE_PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 --test-timeout=240000 $(or $(ARGS),$(wildcard tests/page/*.test.mjs))
 
 NATIVE := server/phonate/_native/libqt.so
 

@@ -5,9 +5,9 @@ import { readFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { after, test } from "node:test";
 
-import { closeBrowser, openPage, picture, ready, serveScripted, sleep, state, words } from "./harness.mjs";
+import { finish, openPage, picture, ready, serveScripted, sleep, state, words } from "./harness.mjs";
 
-after(closeBrowser);
+after(finish);
 
 const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const NARROW = { width: 360, height: 740 };
@@ -23,7 +23,7 @@ async function check(page, where) {
 
 for (const colorScheme of ["light", "dark"]) {
   test(`axe finds nothing serious (${colorScheme})`, async (t) => {
-    const page = await openPage(t, await serveScripted(t), { colorScheme, permissions: ["microphone"] });
+    const page = await openPage(t, await serveScripted(), { colorScheme, permissions: ["microphone"] });
     await ready(page);
     await check(page, "idle");
     await picture(page, `idle-${colorScheme}`, { fullPage: true });
@@ -51,13 +51,13 @@ for (const colorScheme of ["light", "dark"]) {
 }
 
 test("axe finds nothing serious when a key is asked for", async (t) => {
-  const page = await openPage(t, await serveScripted(t, { api_key: "sesame" }));
+  const page = await openPage(t, await serveScripted({ api_key: "sesame" }));
   await page.locator("#key-dialog").waitFor();
   await check(page, "key");
 });
 
 test("the keyboard is enough", async (t) => {
-  const page = await openPage(t, await serveScripted(t), {
+  const page = await openPage(t, await serveScripted(), {
     permissions: ["clipboard-read", "clipboard-write"],
   });
   await ready(page);

@@ -24,24 +24,40 @@ const FLAGS = [
   "--use-fake-device-for-media-stream",
 ]; // prettier-ignore
 
+const ends = []; // what is to be done when all tests of a file are over
+const shared = new Map(); // settings as JSON -> address of a server for all tests of a file
+
 /** `phonate serve` as a user starts it, with the voice that ships. */
-export async function serveBuiltIn(t) {
-  const voices = await mkdtemp(join(tmpdir(), "phonate-page-"));
-  t.after(() => rm(voices, { recursive: true, force: true }));
-  return start(t, ["-m", "phonate", "serve", "--port", "0", "--voice-dir", voices, "--log-level", "warning"]);
+export function serveBuiltIn() {
+  return share("built in", async () => {
+    const voices = await mkdtemp(join(tmpdir(), "phonate-page-"));
+    ends.push(() => rm(voices, { recursive: true, force: true }));
+    const options = ["--port", "0", "--voice-dir", voices, "--log-level", "warning"];
+    return start(["-m", "phonate", "serve", ...options]);
+  });
 }
 
-/** See scripted_server.py. */
-export function serveScripted(t, settings = {}) {
-  return start(t, [join(HERE, "scripted_server.py"), JSON.stringify(settings)]);
+/** See scripted_server.py. Tests with the same settings have the same server... */
+export function serveScripted(settings = {}) {
+  return share(JSON.stringify(settings), () => serveAlone(settings));
 }
 
-async function start(t, args) {
+/** ... unless they leave something behind. */
+export function serveAlone(settings = {}) {
+  return start([join(HERE, "scripted_server.py"), JSON.stringify(settings)]);
+}
+
+function share(name, make) {
+  if (!shared.has(name)) shared.set(name, make());
+  return shared.get(name);
+}
+
+async function start(args) {
   const server = spawn(PYTHON, args, {
     stdio: ["pipe", "pipe", "inherit"],
     env: { PYTHONPATH: join(ROOT, "server"), ...process.env },
   });
-  t.after(() => ended(server));
+  ends.unshift(() => ended(server));
   const timer = setTimeout(() => server.kill(), START_MS);
   for await (const line of createInterface({ input: server.stdout })) {
     const address = /listens on (http:\S+)/.exec(line)?.[1];
@@ -84,8 +100,9 @@ async function launch() {
 }
 
 /** Once all tests of a file are over. */
-export async function closeBrowser() {
+export async function finish() {
   await browser?.close();
+  for (const end of ends) await end();
 }
 
 function watch(page, origin, allow) {

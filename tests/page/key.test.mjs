@@ -3,15 +3,15 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 
-import { closeBrowser, openPage, picture, ready, says, serveScripted, state, words } from "./harness.mjs";
+import { finish, openPage, picture, ready, says, serveScripted, state, words } from "./harness.mjs";
 
-after(closeBrowser);
+after(finish);
 
 const KEY = "süß & 🔑";
 const REFUSED = { allow: /401 \(Unauthorized\)/ };
 
 test("the key is asked for, tried, and kept in the tab only", async (t) => {
-  const server = await serveScripted(t, { api_key: KEY });
+  const server = await serveScripted({ api_key: KEY });
   const page = await openPage(t, server, REFUSED);
   const dialog = page.locator("#key-dialog");
   await dialog.waitFor();
@@ -46,7 +46,7 @@ test("the key is asked for, tried, and kept in the tab only", async (t) => {
 
 test("a key that the server no longer takes is asked for again", async (t) => {
   const allow = /401 \(Unauthorized\)|HTTP Authentication failed/;
-  const page = await openPage(t, await serveScripted(t, { api_key: KEY }), { allow });
+  const page = await openPage(t, await serveScripted({ api_key: KEY }), { allow });
   await page.evaluate(() => sessionStorage.setItem("phonate-key", "of yesterday"));
   await page.reload();
   await ready(page);
@@ -57,7 +57,7 @@ test("a key that the server no longer takes is asked for again", async (t) => {
 });
 
 test("protected listings are loaded once there is a key", async (t) => {
-  const page = await openPage(t, await serveScripted(t, { api_key: KEY, protect_listings: true }), REFUSED);
+  const page = await openPage(t, await serveScripted({ api_key: KEY, protect_listings: true }), REFUSED);
   await page.fill("#key", KEY);
   await page.keyboard.press("Enter");
   await ready(page);

@@ -11,14 +11,14 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 
-import { closeBrowser, heard, openPage, ready, serveScripted, state, words } from "./harness.mjs";
+import { finish, heard, openPage, ready, serveScripted, state, words } from "./harness.mjs";
 
-after(closeBrowser);
+after(finish);
 
 const PREFIX = "/speech/v2";
 
 test("it works below a path and over https", async (t) => {
-  const proxy = await proxyTo(t, new URL(await serveScripted(t)));
+  const proxy = await proxyTo(t, new URL(await serveScripted()));
   const page = await openPage(t, proxy, { path: `${PREFIX.slice(1)}/`, ignoreHTTPSErrors: true });
   const sockets = [];
   page.on("websocket", (socket) => sockets.push(socket.url()));
@@ -51,12 +51,13 @@ async function proxyTo(t, target) {
   });
   server.on("upgrade", (request, socket, head) => {
     const upstream = net.connect(options, () => {
-      const headers = request.rawHeaders.reduce((all, word, i) => all + word + (i % 2 ? "\r\n" : ": "), "");
+      const headers = request.rawHeaders.map((word, i) => word + (i % 2 ? "\r\n" : ": ")).join("");
       upstream.write(`GET ${inner(request.url)} HTTP/1.1\r\n${headers}\r\n`);
       upstream.write(head);
       socket.pipe(upstream).pipe(socket);
     });
-    for (const end of [socket, upstream]) end.on("error", () => [socket, upstream].forEach((s) => s.destroy()));
+    const both = [socket, upstream];
+    for (const end of both) end.on("error", () => both.forEach((other) => other.destroy()));
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
   t.after(() => {

@@ -8,9 +8,9 @@ import { join } from "node:path";
 import { after, test } from "node:test";
 import { promisify } from "node:util";
 
-import { closeBrowser, openPage, ready, serveScripted, words } from "./harness.mjs";
+import { finish, openPage, ready, serveScripted, words } from "./harness.mjs";
 
-after(closeBrowser);
+after(finish);
 
 const run = promisify(execFile);
 const TEXT = `"It's" $HOME \\n\n\`two\` lines — and an emoji: 🎺`;
@@ -22,7 +22,7 @@ const RUNNERS = {
 };
 
 test("curl, Python and JavaScript get the same sound", async (t) => {
-  const page = await openPage(t, await serveScripted(t, { api_key: "sesame" }));
+  const page = await openPage(t, await serveScripted({ api_key: "sesame" }));
   await page.fill("#key", "sesame");
   await page.keyboard.press("Enter");
   await page.locator("#key-dialog").waitFor({ state: "hidden" });

@@ -6,17 +6,17 @@ import { readFile } from "node:fs/promises";
 import { after, test } from "node:test";
 
 import {
-  closeBrowser, heard, openPage, picture, ready, says, serveBuiltIn, serveScripted, sleep, state,
+  finish, heard, openPage, picture, ready, says, serveBuiltIn, serveScripted, sleep, state,
   words,
 } from "./harness.mjs"; // prettier-ignore
 
-after(closeBrowser);
+after(finish);
 
 const RATE = 24_000;
 const SLOW = "Slowly the evening came over the hills, and with it came the rain. ".repeat(2).trim();
 
 test("the built-in voice is heard to the end, and its words are marked", async (t) => {
-  const page = await openPage(t, await serveBuiltIn(t));
+  const page = await openPage(t, await serveBuiltIn());
   await ready(page);
   const [first, second] = ["The train is late today.", "Nobody is waiting."];
   await page.fill("#text", `${first} ${second}`);
@@ -39,7 +39,7 @@ test("the built-in voice is heard to the end, and its words are marked", async (
 });
 
 test("pause stops the sound and the engine, resume goes on, stop ends both", async (t) => {
-  const server = await serveScripted(t);
+  const server = await serveScripted();
   const page = await openPage(t, server);
   await ready(page);
   await page.fill("#text", SLOW);
@@ -76,7 +76,7 @@ test("pause stops the sound and the engine, resume goes on, stop ends both", asy
 });
 
 test("a new text takes the place of the one being spoken", async (t) => {
-  const page = await openPage(t, await serveScripted(t));
+  const page = await openPage(t, await serveScripted());
   await ready(page);
   await page.fill("#text", SLOW);
   await page.click("#speak");
@@ -91,7 +91,7 @@ test("a new text takes the place of the one being spoken", async (t) => {
 });
 
 test("over plain http from another machine it is heard too", async (t) => {
-  const server = await serveScripted(t, { api_key: "sesame" });
+  const server = await serveScripted({ api_key: "sesame" });
   const page = await openPage(t, server.replace("127.0.0.1", "speech.test"));
   const worklet = () => isSecureContext || "audioWorklet" in AudioContext.prototype;
   assert.equal(await page.evaluate(worklet), false);
@@ -120,7 +120,7 @@ test("over plain http from another machine it is heard too", async (t) => {
 });
 
 test("the waveform grows, and takes the listener to a place in it", async (t) => {
-  const page = await openPage(t, await serveScripted(t), { allow: /willReadFrequently/ });
+  const page = await openPage(t, await serveScripted(), { allow: /willReadFrequently/ });
   await ready(page);
   await page.fill("#text", SLOW);
   const pixels = () =>
@@ -155,7 +155,7 @@ test("the waveform grows, and takes the listener to a place in it", async (t) =>
 });
 
 test("what is being made for others is told as a place in the queue", async (t) => {
-  const server = await serveScripted(t);
+  const server = await serveScripted();
   const page = await openPage(t, server);
   await ready(page);
   const occupy = (input) =>
@@ -177,7 +177,7 @@ test("what is being made for others is told as a place in the queue", async (t) 
 });
 
 test("failures are told in words where they belong", async (t) => {
-  const server = await serveScripted(t, { max_queued_requests: 0 });
+  const server = await serveScripted({ max_queued_requests: 0 });
   const page = await openPage(t, server);
   await ready(page);
   const speak = async (text) => {
@@ -227,7 +227,7 @@ test("failures are told in words where they belong", async (t) => {
 });
 
 test("a session that the server lets go keeps what was made", async (t) => {
-  const page = await openPage(t, await serveScripted(t, { pause_timeout: 1 }));
+  const page = await openPage(t, await serveScripted({ pause_timeout: 1 }));
   await ready(page);
   await page.fill("#text", SLOW);
   await page.click("#speak");
@@ -240,7 +240,7 @@ test("a session that the server lets go keeps what was made", async (t) => {
 });
 
 test("speed, voice and instructions reach the engine", async (t) => {
-  const page = await openPage(t, await serveScripted(t));
+  const page = await openPage(t, await serveScripted());
   await ready(page);
   await page.fill("#text", "This takes some time to say.");
   const length = async () => {
@@ -266,7 +266,7 @@ test("speed, voice and instructions reach the engine", async (t) => {
 });
 
 test("a file is saved, from what was heard or made by the server", async (t) => {
-  const page = await openPage(t, await serveBuiltIn(t), { allow: /400 \(Bad Request\)/ });
+  const page = await openPage(t, await serveBuiltIn(), { allow: /400 \(Bad Request\)/ });
   await ready(page);
   await page.fill("#text", "Save me, please.");
   const save = async (format) => {

@@ -4,14 +4,14 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 
 import {
-  closeBrowser, heard, openPage, picture, ready, says, serveBuiltIn, serveScripted, sleep, state,
-  words,
+  finish, heard, openPage, picture, ready, says, serveAlone, serveBuiltIn, serveScripted, sleep,
+  state, words,
 } from "./harness.mjs"; // prettier-ignore
 
-after(closeBrowser);
+after(finish);
 
 test("a voice is recorded, heard and deleted", async (t) => {
-  const server = await serveScripted(t);
+  const server = await serveAlone();
   const page = await openPage(t, server, { permissions: ["microphone"] });
   await ready(page);
   await page.click("#add-voice");
@@ -52,7 +52,7 @@ test("a voice is recorded, heard and deleted", async (t) => {
 });
 
 test("a file is dropped, and what is wrong with one is said beside it", async (t) => {
-  const page = await openPage(t, await serveScripted(t), { allow: /40[09] \(|415 \(/ });
+  const page = await openPage(t, await serveAlone(), { allow: /40[09] \(|415 \(/ });
   await ready(page);
   await page.click("#add-voice");
   await page.fill("#voice-name", "Tone");
@@ -60,7 +60,8 @@ test("a file is dropped, and what is wrong with one is said beside it", async (t
   await page.click("#voice-save");
   assert.match(await words(page, "clip-file-error"), /Record something/);
 
-  await page.setInputFiles("#clip-file", { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("no") });
+  const notes = { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("no") };
+  await page.setInputFiles("#clip-file", notes);
   await page.click("#voice-save");
   await says(page, "clip-file-error", "not audio that can be read");
   await drop(page, tone(0.3));
@@ -76,7 +77,7 @@ test("a file is dropped, and what is wrong with one is said beside it", async (t
 });
 
 test("a model that cannot clone says so, and offers only what it has", async (t) => {
-  const page = await openPage(t, await serveBuiltIn(t));
+  const page = await openPage(t, await serveBuiltIn());
   await ready(page);
   assert.ok(await page.locator("#no-cloning").isVisible());
   assert.ok(await page.locator("#add-voice").isHidden());
@@ -86,7 +87,7 @@ test("a model that cannot clone says so, and offers only what it has", async (t)
 });
 
 test("another engine's voices can be found among many", async (t) => {
-  const server = await serveScripted(t);
+  const server = await serveAlone();
   for (let i = 0; i < 9; i += 1) {
     const body = { name: `Voice ${i}`, wav_b64: tone(1.5).toString("base64") };
     const answer = await fetch(`${server}v1/audio/voices`, {
@@ -107,7 +108,7 @@ test("another engine's voices can be found among many", async (t) => {
 });
 
 test("the health line tells what goes on", async (t) => {
-  const server = await serveScripted(t);
+  const server = await serveScripted();
   const page = await openPage(t, server);
   await says(page, "health-words", "Ready · scripted on cpu");
   assert.equal(await page.locator("#health").getAttribute("data-health"), "ok");

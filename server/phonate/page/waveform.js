@@ -94,10 +94,11 @@ export class Waveform {
     const { clientWidth: width, clientHeight: height } = this.slider;
     const ratio = devicePixelRatio || 1;
     const canvas = this.#canvas;
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
+    const size = { width: Math.round(width * ratio), height: Math.round(height * ratio) };
+    if (canvas.width !== size.width || canvas.height !== size.height) Object.assign(canvas, size);
     const pen = canvas.getContext("2d");
-    pen.scale(ratio, ratio);
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.clearRect(0, 0, width, height);
     const style = getComputedStyle(this.slider);
     const [heard, made, empty] = ["--wave-heard", "--wave-made", "--wave-empty"].map((name) =>
       style.getPropertyValue(name),
