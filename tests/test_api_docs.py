@@ -40,7 +40,15 @@ SCHEMA = {
                         "application/json": {"schema": {"$ref": "#/components/schemas/Body"}}
                     }
                 },
-                "responses": {"200": {"description": "Sound.", "content": {"audio/mpeg": {}}}},
+                "responses": {
+                    "200": {
+                        "description": "Sound.",
+                        "content": {"audio/mpeg": {}},
+                        "headers": {"X-Voice": {"description": "Who speaks."}, "X-Request-ID": {}},
+                    },
+                    "503": {"description": "Busy."},
+                    "422": {"content": {"x": {"$ref": "#/components/HTTPValidationError"}}},
+                },
             }
         }
     },
@@ -50,6 +58,7 @@ SCHEMA = {
                 "required": ["text"],
                 "properties": {
                     "speed": {"type": "number", "minimum": 0.25, "maximum": 4, "default": 1},
+                    "times": {"type": ["integer", "null"], "minimum": 1},
                     "kind": {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]},
                     "text": {"type": "string", "maxLength": 9, "description": "What to say."},
                     "all": {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
@@ -60,8 +69,18 @@ SCHEMA = {
 }
 
 
+START = """# Title
+<!-- made: routes -->
+old
+<!-- end -->
+by hand
+<!-- made: errors -->
+<!-- end -->
+"""
+
+
 def test_a_new_route_gets_a_place_with_what_its_schema_says(tool):
-    page = tool.rewrite("# Title\n<!-- made: routes -->\nold\n<!-- end -->\nby hand\n", SCHEMA)
+    page = tool.rewrite(START, SCHEMA)
     assert page.startswith("# Title\n<!-- made: routes -->\n")
     assert "old" not in page
     assert "by hand\n" in page
@@ -71,7 +90,12 @@ def test_a_new_route_gets_a_place_with_what_its_schema_says(tool):
     assert "| `speed` | number, 0.25 to 4 | `1` |  |" in page
     assert "| `kind` | `a` `b` |  |  |" in page
     assert "| `all` | list: up to 3 of whole number |  |  |" in page
-    assert "| 200 | `audio/mpeg` | Sound. |" in page
+    assert "| `times` | whole number, 1 or more |  |  |" in page
+    assert "Answer 200: `audio/mpeg`. Sound.\n" in page
+    assert "| `X-Voice` | Who speaks. |" in page
+    assert "X-Request-ID" not in page
+    assert "\nErrors: 503.\n" in page
+    assert "| 503 | Busy. |" in page
     assert page.index("`text`") < page.index("`speed`")
     assert tool.rewrite(page, SCHEMA) == page
 

@@ -23,10 +23,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "API.md"
 _PART = re.compile(r"(<!-- made: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _METHODS = ("get", "post", "put", "patch", "delete")
 _NUMBERS = {"integer": "whole number", "number": "number"}
-_FASTAPIS_OWN = "HTTPValidationError"
-"""The 422 that FastAPI adds to every route and that never comes: our answer is 400."""
-_FASTAPIS_WORDS = "Successful Response"
-"""What it writes where nobody said what the answer is."""
+_EMPTY_WORDS = ("Successful Response", "Done.")
+_EVERYWHERE = "X-Request-ID"
 
 
 def openapi() -> Schema:
@@ -51,6 +49,8 @@ class Renderer:
     def part(self, name: str) -> str:
         if name == "routes":
             return self._overview()
+        if name == "errors":
+            return self._errors()
         if name not in self.routes:
             raise SystemExit(f"docs/API.md describes {name}, which the server does not have.")
         return self._route(self.routes[name])
@@ -60,7 +60,18 @@ class Renderer:
             [f"`{name}`", _first_sentence(operation.get("description", ""))]
             for name, operation in self.routes.items()
         ]
+        for path, socket in self._schema.get("x-websockets", {}).items():
+            rows.append([f"`WS {path}`", f"{socket['summary']}."])
         return _table(["route", "what it does"], rows)
+
+    def _errors(self) -> str:
+        found = {
+            status: _line(answer.get("description", ""))
+            for operation in self.routes.values()
+            for status, answer in operation.get("responses", {}).items()
+            if status >= "400" and not _is_fastapis_own(answer)
+        }
+        return _table(["status", "meaning"], [[k, v] for k, v in sorted(found.items())])
 
     def _route(self, operation: Schema) -> str:
         parts = [_paragraph(operation.get("description", operation.get("summary", "")))]
@@ -70,8 +81,10 @@ class Renderer:
         for media, content in body.get("content", {}).items():
             if fields := self._fields(content.get("schema", {})):
                 parts.append(f"Body, `{media}`:\n\n{fields}")
-        if answers := self._answers(operation.get("responses", {})):
-            parts.append(answers)
+        for status, answer in operation.get("responses", {}).items():
+            if status < "400":
+                parts.extend(self._answer(status, self._resolve(answer)))
+        parts.append(_error_line(operation.get("responses", {})))
         return "\n".join(part for part in parts if part)
 
     def _parameters(self, parameters: list[Schema]) -> str:
@@ -86,14 +99,15 @@ class Renderer:
         ]
         return _table(["parameter", "in", "what it may be", "meaning"], rows)
 
-    def _fields(self, schema: Schema) -> str:
+    def _fields(self, schema: Schema, *, sent: bool = True) -> str:
+        """`sent` by the client: then it matters what is required and what the default is."""
         schema = self._resolve(schema)
-        required = schema.get("required", [])
-        rows = []
+        required = schema.get("required", []) if sent else []
         fields = schema.get("properties", {}).items()
+        rows = []
         for name, given in sorted(fields, key=lambda item: item[0] not in required):
             field = self._resolve(given)
-            default = field.get("default")
+            default = field.get("default") if sent else None
             rows.append(
                 [
                     f"`{name}`" + (" (required)" if name in required else ""),
@@ -104,19 +118,22 @@ class Renderer:
             )
         return _table(["field", "what it may be", "default", "meaning"], rows)
 
-    def _answers(self, responses: Schema) -> str:
-        rows = []
-        for status, given in responses.items():
-            answer = self._resolve(given)
-            content = answer.get("content", {})
-            if status == "422" and _FASTAPIS_OWN in str(content):
-                continue
-            kinds = ", ".join(f"`{media}`" for media in content)
-            meaning = _line(answer.get("description", ""))
-            rows.append([status, kinds, "" if meaning == _FASTAPIS_WORDS else meaning])
-        if not any(kinds or meaning for _, kinds, meaning in rows):
-            return ""
-        return _table(["status", "content", "meaning"], rows)
+    def _answer(self, status: str, answer: Schema) -> list[str]:
+        """What comes when all goes well: types, headers, fields."""
+        content = answer.get("content", {})
+        words = _line(answer.get("description", ""))
+        kinds = ", ".join(f"`{media}`" for media in content)
+        said = "" if words in _EMPTY_WORDS else words
+        parts = [_paragraph(" ".join(x for x in (f"Answer {status}: {kinds}.", said) if x))]
+        for media in content.values():
+            parts.append(self._fields(media.get("schema", {}), sent=False))
+        rows = [
+            [f"`{name}`", _line(self._resolve(header).get("description", ""))]
+            for name, header in answer.get("headers", {}).items()
+            if name != _EVERYWHERE
+        ]
+        parts.append(_table(["header", "meaning"], rows))
+        return parts if kinds or said or rows else []
 
     def _resolve(self, schema: Schema) -> Schema:
         """Follow `$ref`; what stands beside it wins."""
@@ -128,17 +145,20 @@ class Renderer:
         return schema
 
     def _type(self, schema: Schema) -> str:
-        """What a value may be, in a few words."""
+        """What a value may be, in a few words; that null is absent is said once, elsewhere."""
         schema = self._resolve(schema)
         if "const" in schema:
             return f"`{schema['const']}`"
         if "enum" in schema:
-            return " ".join(f"`{value}`" for value in schema["enum"])
+            return " ".join(f"`{value}`" for value in schema["enum"] if value is not None)
         for key in ("anyOf", "oneOf"):
             if key in schema:
-                kinds = [self._type(each) for each in schema[key] if each.get("type") != "null"]
-                return " or ".join(dict.fromkeys(kinds))
+                kinds = [self._type(each) for each in schema[key]]
+                return " or ".join(dict.fromkeys(kind for kind in kinds if kind != "null"))
         kind = schema.get("type", "")
+        if isinstance(kind, list):
+            each = [self._type({**schema, "type": one}) for one in kind if one != "null"]
+            return " or ".join(each)
         if kind == "array":
             return _array(schema, self._type(schema.get("items", {})))
         if kind == "object":
@@ -150,6 +170,20 @@ class Renderer:
     def _object(self, schema: Schema) -> str:
         names = ", ".join(f"`{name}`" for name in schema.get("properties", {}))
         return f"object with {names}" if names else "object"
+
+
+def _is_fastapis_own(answer: Schema) -> bool:
+    """The 422 that FastAPI adds by itself and that never comes: our answer is 400."""
+    return "HTTPValidationError" in str(answer)
+
+
+def _error_line(responses: Schema) -> str:
+    statuses = [
+        status
+        for status, answer in responses.items()
+        if status >= "400" and not _is_fastapis_own(answer)
+    ]
+    return f"Errors: {', '.join(statuses)}.\n" if statuses else ""
 
 
 def _array(schema: Schema, items: str) -> str:
@@ -171,6 +205,9 @@ def _bounds(schema: Schema) -> str:
         high = None  # as large as the type: no bound that anybody asks about
     if low is not None and abs(low) >= 2**31:
         low = None
+    below = schema.get("exclusiveMaximum")
+    if above is not None and below is not None:
+        return f" between {_number(above)} and {_number(below)}"
     if above is not None:
         return f" above {_number(above)}" + (f", up to {_number(high)}" if high else "")
     if low is not None and high is not None:
@@ -179,7 +216,7 @@ def _bounds(schema: Schema) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:g}" if abs(value) < 10**15 else str(int(value))
+    return str(int(value)) if float(value).is_integer() else f"{value:g}"
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

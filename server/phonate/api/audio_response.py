@@ -36,14 +36,14 @@ P = ParamSpec("P")
 
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
+BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 SPEECH: dict[str, Any] = {
     "description": "Audio: chunked as it is made, or whole (`stream: false`) with its length and "
     "the headers said to be for that; or events. It begins when there is something to hear, so "
     "that what fails before has its own status; what fails later cuts the transfer.",
     "content": {
-        **{row.content_type: _BINARY for row in FORMATS.values()},
+        **{row.content_type: BINARY for row in FORMATS.values()},
         "text/event-stream": {
             "schema": {"$ref": "#/components/schemas/SpeechEvent"},
         },

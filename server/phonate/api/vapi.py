@@ -12,9 +12,13 @@ from fastapi import APIRouter, Request
 from pydantic import BeforeValidator, WithJsonSchema
 from starlette.responses import Response
 
+from phonate.api.audio_response import BINARY, SPEECH
+from phonate.api.openapi import answers
 from phonate.api.schemas import SpeechBody
 from phonate.api.speech import create_speech
 from phonate.api.state import AppState
+from phonate.audio.encoders import FORMATS
+from phonate.audio.resample import RATES
 from phonate.errors import InvalidRequest
 from phonate.speech import fields
 from phonate.speech.fields import Fields, refuse, shown
@@ -23,12 +27,17 @@ router = APIRouter(tags=["speech"])
 
 _MESSAGE = {
     "type": "object",
-    "required": ["type", "text", "sampleRate"],
+    "required": ["type", "text"],
     "properties": {
         "type": {"type": "string", "const": "voice-request"},
-        "text": {"type": "string"},
-        "sampleRate": {"type": "integer"},
+        "text": {"type": "string", "pattern": r"\S"},
+        "sampleRate": {"type": ["integer", "null"], "enum": [*RATES, None], "default": 24000},
     },
+}
+_PCM = {
+    **SPEECH,
+    "description": "Samples as they are made: 16-bit, mono, little-endian.",
+    "content": {FORMATS["pcm"].content_type: BINARY},
 }
 
 
@@ -44,7 +53,11 @@ class VapiBody(Fields):
     message: Annotated[dict[str, Any], BeforeValidator(_check_message), WithJsonSchema(_MESSAGE)]
 
 
-@router.post("/v1/vapi/voice", response_class=Response)
+@router.post(
+    "/v1/vapi/voice",
+    response_class=Response,
+    responses=answers(None, 400, 404, 429, 502, 503, 504, **_PCM),
+)
 async def speak_for_vapi(
     body: VapiBody,
     http: Request,
