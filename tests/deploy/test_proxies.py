@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import httpx
 import pytest
@@ -23,17 +24,21 @@ def speak(client: httpx.Client, text: str, **headers: str) -> httpx.Response:
     return client.post("/v1/audio/speech", json=body, headers=headers)
 
 
-def test_the_first_bytes_come_long_before_the_last(front: Front) -> None:
-    body = {"input": "slow 3", "response_format": "pcm"}
+@pytest.mark.parametrize("format_", ["pcm", "opus"])
+def test_the_first_bytes_come_long_before_the_last(front: Front, format_: str) -> None:
+    """Opus too: a few bytes a second, which a proxy that waits for a full buffer would keep."""
+    body = {"input": "slow 3", "response_format": format_}
     started = time.monotonic()
     with front.client() as client, client.stream("POST", "/v1/audio/speech", json=body) as answer:
         assert answer.status_code == 200
         arrivals = [(time.monotonic() - started, len(piece)) for piece in answer.iter_raw()]
-    assert sum(n for _, n in arrivals) == pytest.approx(3 * PCM_PER_S, rel=0.02)
+    if format_ == "pcm":
+        assert sum(n for _, n in arrivals) == pytest.approx(3 * PCM_PER_S, rel=0.02)
     first, last = arrivals[0][0], arrivals[-1][0]
     assert last > 2.5, "the engine is slow"
-    assert first < 1.5, f"the first bytes came after {first:.2f} s of {last:.2f} s"
-    assert len(arrivals) > 15, "in many pieces, as they were made"
+    assert first < 1, f"the first bytes came after {first:.2f} s of {last:.2f} s"
+    gaps = [b - a for (a, _), (b, _) in pairwise([(0.0, 0), *arrivals])]
+    assert max(gaps) < 1, f"a piece was held for {max(gaps):.2f} s"
 
 
 def test_events_are_not_held_back_either(front: Front) -> None:
@@ -136,6 +141,10 @@ def test_both_instances_work(front: Front) -> None:
         assert served, "the instance with the fewest requests is asked"
 
 
+BLIND_S = {"caddy": 1.0}
+"""How long a request with a body may meet an instance that has gone: see deploy/caddy/Caddyfile."""
+
+
 class Load:
     """Short requests through every proxy, one after the other in two threads each, until told to
     stop."""
@@ -171,10 +180,10 @@ class Load:
             thread.join(30)
 
     def since(self, moment: float) -> dict[str, Counter[int | str]]:
-        """proxy -> what became of the requests that began after it."""
+        """proxy -> what became of the requests that began after it, or after its blind time."""
         found: dict[str, Counter[int | str]] = {}
         for name, began, result in self.results:
-            if began > moment:
+            if began > moment + BLIND_S.get(name, 0):
                 found.setdefault(name, Counter())[result] += 1
         return found
 
@@ -204,8 +213,8 @@ def test_a_shutdown_cuts_no_stream_and_refuses_nobody(whole: Fleet) -> None:
             assert time.monotonic() < until
         leaving = max(whole.instances, key=lambda one: one.busy)
         with Load(whole) as load:
-            began = time.monotonic()
             time.sleep(0.3)
+            began = time.monotonic()
             leaving.process.send_signal(signal.SIGTERM)
             heard = [stream.result(30) for stream in streams]
             time.sleep(0.3)
