@@ -67,10 +67,10 @@ tests/page/node_modules/.stamp: tests/page/package-lock.json
 	@touch $@
 
 page: $(VENV)/.dev tests/page/node_modules/.stamp ## the page in a real browser (Node 20, Chromium); pictures in artefacts/page
-	PHONATE_PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 --test-timeout=60000 $(or $(ARGS),$(wildcard tests/page/*.test.mjs))
+	PHONATE_PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 --test-timeout=240000 $(or $(ARGS),$(wildcard tests/page/*.test.mjs))
+
 docs: $(VENV)/.dev ## write what is generated in docs/API.md
 	$(BIN)/python tools/api_docs.py
-	PHONATE_PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 --test-timeout=240000 $(or $(ARGS),$(wildcard tests/page/*.test.mjs))
 
 NATIVE := server/phonate/_native/libqt.so
 
