@@ -7,8 +7,8 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test check format contract schema page docs native wheel-test native- \
-    test asan parity deploy-test soak chaos endure crash fuzz bench lock clean
+.PHONY: help serve speak test check format contract schema page docs native wheel-test native-test \
+    deploy-test asan parity soak chaos endure crash fuzz bench lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
