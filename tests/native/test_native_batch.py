@@ -20,7 +20,7 @@ SEEDS = [int(s) for s in os.environ.get("QT_BATCH_SEEDS", "20").split(",")]
 N_REQUESTS = 200
 WIDTH = 8
 PREFILL_ROWS = 16  # in a round while others speak (scheduler.cpp)
-WORDS = "hello world and you the user is it in a".split()
+WORDS = ["hello", "world", "and", "you", "the", "user", "is", "it", "in", "a"]
 
 
 @dataclass

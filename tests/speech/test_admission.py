@@ -86,7 +86,7 @@ async def test_a_free_slot_goes_to_the_key_that_holds_the_fewest():
 async def test_keys_with_work_share_the_slots_evenly():
     """Whoever asks more often, however they arrived: over time each key gets its part."""
     admission = Admission(max_active=4, max_queued=1000)
-    served = {key: 0 for key in "ABCD"}
+    served = dict.fromkeys("ABCD", 0)
 
     async def work(key):
         slot = await admission.acquire(key)
