@@ -7,11 +7,12 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test check format contract schema page docs native wheel-test native-test \
-    deploy-test asan parity soak chaos endure crash fuzz bench lock clean
+.PHONY: help serve speak test check format contract schema page docs native wheel-test native- \
+    test asan clang parity deploy-test soak chaos endure crash fuzz bench lock clean
+    asan clang aarch64 parity deploy-test soak chaos endure crash fuzz bench lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 $(VENV)/.serve: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -87,6 +88,21 @@ native-test: native ## the native engine's own unit tests
 
 asan: $(VENV)/.dev ## the native engine under AddressSanitizer, UBSan and TSan
 	PATH="$(abspath $(BIN)):$$PATH" PYTHON=$(abspath $(BIN)/python) native/tests/sanitize.sh $(ARGS)
+
+CLANG   ?= clang++-14
+AARCH64 ?= aarch64-linux-gnu-g++
+# A second compiler and a second architecture: build everything with warnings as errors, run the
+# unit tests. `apt install clang-14 g++-aarch64-linux-gnu qemu-user-static` has what they need.
+clang aarch64: $(VENV)/.dev
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S native -B native/build/$@ -G Ninja -DQT_BUILD_TESTS=ON $(CMAKE_FOR_$@)
+	PATH="$(abspath $(BIN)):$$PATH" cmake --build native/build/$@
+	$(BIN)/ctest --test-dir native/build/$@ --output-on-failure
+clang: ## the native engine and its unit tests with Clang (CLANG=clang++-14)
+aarch64: ## the same cross-built for aarch64, run under qemu-user
+CMAKE_FOR_clang = -DCMAKE_CXX_COMPILER=$(CLANG)
+CMAKE_FOR_aarch64 = -DCMAKE_CXX_COMPILER=$(AARCH64) -DCMAKE_SYSTEM_NAME=Linux \
+    -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+    "-DCMAKE_CROSSCOMPILING_EMULATOR=qemu-aarch64-static;-L;/usr/aarch64-linux-gnu"
 
 parity: native ## hold everything against the official package (PyTorch, big)
 	tests/parity/run $(ARGS)

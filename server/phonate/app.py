@@ -141,7 +141,12 @@ def _lifespan(
     info, late, resources = engine.info, _Late(), contextlib.ExitStack()
     opened = resources.enter_context(open_voices(settings, info, late.encode))
     about = {"engine": info.name, "model": info.model, "device": info.device}
-    metrics = Metrics(lambda: late.gauges(opened), about, lambda: late.service.vitals.restarts)
+    metrics = Metrics(
+        lambda: late.gauges(opened),
+        lambda: late.service.admission.lanes,
+        about,
+        lambda: late.service.vitals.restarts,
+    )
     observer = metrics if tracing is None else tracing.observe(metrics)
     catalog = ModelCatalog(info.model, settings.alias, created=int(time.time()))
 

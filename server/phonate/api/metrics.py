@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -19,6 +19,7 @@ from phonate import __version__
 from phonate.api.openapi import answers
 from phonate.api.state import AppState
 from phonate.errors import NotFound
+from phonate.speech.admission import Lane
 from phonate.speech.observer import Observer, Report
 
 router = APIRouter(tags=["health"])
@@ -39,13 +40,16 @@ _FACTOR = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10)
 
 Gauges = Callable[[], dict[str, float]]
 Restarts = Callable[[], dict[str, int]]
+Lanes = Callable[[], Sequence[Lane]]
 
 
 class Metrics(Observer):
-    """One registry per app. At every scrape `gauges` is asked for what is true right now, and
-    `restarts` how often the engine's process was lost, by cause: {} where it has none."""
+    """One registry per app. At every scrape `gauges` and `lanes` are asked for what is true right
+    now, and `restarts` how often the engine's process was lost, by cause: {} where it has none."""
 
-    def __init__(self, gauges: Gauges, engine: dict[str, str], restarts: Restarts) -> None:
+    def __init__(
+        self, gauges: Gauges, lanes: Lanes, engine: dict[str, str], restarts: Restarts
+    ) -> None:
         self.registry = CollectorRegistry()
         registry = self.registry
         self._utterances = Counter(
@@ -70,7 +74,7 @@ class Metrics(Observer):
         )  # fmt: skip
         self._audio = Counter("phonate_audio_seconds", "Audio made.", registry=registry)
         self._frames = Counter("phonate_frames", "Codec frames made.", registry=registry)
-        registry.register(_Now(gauges, engine, restarts))
+        registry.register(_Now(gauges, lanes, engine, restarts))
 
     def ended(self, report: Report) -> None:
         self._utterances.labels(report.outcome).inc()
@@ -86,8 +90,11 @@ class Metrics(Observer):
 
 
 class _Now(Collector):
-    def __init__(self, gauges: Gauges, engine: dict[str, str], restarts: Restarts) -> None:
+    def __init__(
+        self, gauges: Gauges, lanes: Lanes, engine: dict[str, str], restarts: Restarts
+    ) -> None:
         self._gauges = gauges
+        self._lanes = lanes
         self._engine = engine
         self._restarts = restarts
 
@@ -101,9 +108,24 @@ class _Now(Collector):
             for cause, n in by_cause.items():
                 restarts.add_metric([cause], n)
             yield restarts
+        yield from self._of_lanes()
         build = InfoMetricFamily("phonate_build", "What runs here.")
         build.add_metric([], {"version": __version__, **self._engine})
         yield build
+
+    def _of_lanes(self) -> Iterator[Metric]:
+        """--max-batch says how many there are: a small fixed set of labels."""
+        busy = GaugeMetricFamily("phonate_lane_busy", "1: works now.", labels=["lane"])
+        uses = CounterMetricFamily("phonate_lane_uses", "Times it was held.", labels=["lane"])
+        held = CounterMetricFamily(
+            "phonate_lane_held_seconds", "Time it was held, of holds that are over.",
+            labels=["lane"],
+        )  # fmt: skip
+        for number, lane in enumerate(self._lanes()):
+            busy.add_metric([str(number)], lane.busy)
+            uses.add_metric([str(number)], lane.n_holds)
+            held.add_metric([str(number)], lane.held_s)
+        yield from (busy, uses, held)
 
 
 @router.get(
