@@ -7,9 +7,9 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test check format contract schema page docs native wheel-test native- \
-    test asan clang parity deploy-test soak chaos endure crash fuzz bench lock clean
-    asan clang aarch64 parity deploy-test soak chaos endure crash fuzz bench lock clean
+.PHONY: help serve speak test check format contract schema page docs native wheel-test \
+    native-test asan clang aarch64 parity deploy-test soak chaos endure crash fuzz bench \
+    lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
