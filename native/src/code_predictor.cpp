@@ -56,7 +56,7 @@ void CodePredictor::run(Pool& pool, std::span<Frame> frames) {
     h_.resize(2 * n * hidden);
     normed_.resize(n * hidden);
     logits_.resize(n * static_cast<size_t>(embedding_.codes()));
-    scratch_.resize(static_cast<size_t>(embedding_.codes()));
+    scratch_.resize(static_cast<size_t>(pool.size()) * static_cast<size_t>(embedding_.codes()));
 
     // Position 0: the talker's hidden state; position 1: code 0.
     rows_.clear();
@@ -101,13 +101,16 @@ void CodePredictor::choose_codes(Pool& pool, std::span<Frame> frames, int codebo
             .y = logits_.data(),
             .y_row = static_cast<ptrdiff_t>(codes)},
            quantised_);
-    for (size_t i = 0; i < frames.size(); ++i) {
+    pool.parallel_for(static_cast<int>(frames.size()), [&](int piece, int worker) {
+        const auto i = static_cast<size_t>(piece);
         Frame& f = frames[i];
         const double random = uniform_at(f.seed, f.index, static_cast<uint32_t>(codebook));
-        const int code = choose({logits_.data() + i * codes, codes}, f.rules, random, scratch_);
+        const std::span<float> scratch(scratch_.data() + static_cast<size_t>(worker) * codes,
+                                       codes);
+        const int code = choose({logits_.data() + i * codes, codes}, f.rules, random, scratch);
         f.failed = f.failed || code < 0;
         f.codes[static_cast<size_t>(codebook)] = code < 0 ? 0 : code;
-    }
+    });
 }
 
 }  // namespace qt

@@ -47,11 +47,11 @@ class CodePredictor {
     std::vector<KvCache> caches_;  // one per frame of a call
     std::vector<CacheRow> rows_;
     Quantised quantised_;
-    std::vector<float> input_;   // [rows, talker hidden]
-    std::vector<float> h_;       // [rows, hidden]
-    std::vector<float> logits_;  // [frames, codes]
-    std::vector<float> normed_;  // [frames, hidden]
-    std::vector<float> scratch_;
+    std::vector<float> input_;    // [rows, talker hidden]
+    std::vector<float> h_;        // [rows, hidden]
+    std::vector<float> logits_;   // [frames, codes]
+    std::vector<float> normed_;   // [frames, hidden]
+    std::vector<float> scratch_;  // [workers, codes]
 };
 
 }  // namespace qt

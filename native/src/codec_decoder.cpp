@@ -119,19 +119,23 @@ void CodecDecoder::decode(Pool& pool, CodecState& state, Workspace& work, const 
     }
 }
 
+int CodecDecoder::unheard_frames(int frames) const {
+    // From a state of zeros, the convolutions forget where they began after so many frames.
+    return std::max(0, frames - conv_->receptive_frames());
+}
+
 void CodecDecoder::prime(Pool& pool, CodecState& state, Workspace& work, const int32_t* codes,
-                         int frames) const {
+                         int frames, int first, int end) const {
     check_codes(codes, frames);
-    std::vector<float> unheard(static_cast<size_t>(kMaxStep) * samples_per_frame_);
-    // From a state of zeros, the convolutions forget where they began after this many frames.
-    const int heard_from = std::max(0, frames - conv_->receptive_frames());
-    for (int t = 0; t < frames; t += kFrontStep) {
-        const int block = std::min(kFrontStep, frames - t);
+    std::vector<float> audio(static_cast<size_t>(kMaxStep) * samples_per_frame_);
+    const int unheard = unheard_frames(frames);
+    for (int t = first; t < end; t += kFrontStep) {
+        const int block = std::min(kFrontStep, end - t);
         front(pool, state, work, codes + static_cast<ptrdiff_t>(t) * groups_, block);
-        for (int f = std::max(0, heard_from - t); f < block; f += kMaxStep)
+        for (int f = std::max(0, unheard - t); f < block; f += kMaxStep)
             conv_->forward(pool, kernels(), state.conv.data(), work.conv_,
                            work.latent_.data() + static_cast<ptrdiff_t>(f) * latent_,
-                           std::min(kMaxStep, block - f), unheard.data());
+                           std::min(kMaxStep, block - f), audio.data());
     }
 }
 

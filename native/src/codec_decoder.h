@@ -57,10 +57,13 @@ class CodecDecoder {
     void decode(Pool& pool, CodecState& state, Workspace& work, const int32_t* codes, int frames,
                 float* audio) const;
 
-    // Leaves `state` (fresh) as decode() of the same frames would, without the audio and without
-    // the convolutions of frames that no later sample depends on.
-    void prime(Pool& pool, CodecState& state, Workspace& work, const int32_t* codes,
-               int frames) const;
+    // Takes `state` through frames [first, end) of a reference of `frames`, in order from a fresh
+    // one: as decode() would, without the audio and without the convolutions of frames that no
+    // sample behind the reference depends on.
+    void prime(Pool& pool, CodecState& state, Workspace& work, const int32_t* codes, int frames,
+               int first, int end) const;
+    // So many frames of a reference are without convolutions.
+    int unheard_frames(int frames) const;
 
   private:
     void load_codebooks(const Gguf& file);

@@ -179,13 +179,16 @@ void CodecEncoder::convolve_piece(Pool& pool, Past& past, const float* audio, in
     past.last.keep(rows);
 }
 
-CodecEncoder::Rows CodecEncoder::convolve(Pool& pool, const float* audio, int n_samples) const {
+CodecEncoder::Rows CodecEncoder::convolve(Pool& pool, const float* audio, int n_samples,
+                                          const Breath& breathe) const {
     const int piece = kPieceRows * samples_per_row_;
     Past past(*this, std::min(piece, up_to_multiple(n_samples, samples_per_row_)));
     Rows out;
     out.reserve(static_cast<size_t>(n_samples / samples_per_row_ + 1) * hidden_);
-    for (int at = 0; at < n_samples; at += piece)
+    for (int at = 0; at < n_samples; at += piece) {
+        breathe();
         convolve_piece(pool, past, audio + at, std::min(piece, n_samples - at), out);
+    }
     return out;
 }
 
@@ -229,7 +232,7 @@ int CodecEncoder::nearest(const float* book, const float* x, const float* scores
 
 // Book after book for all frames: each subtracts its nearest entry before the next looks.
 void CodecEncoder::quantize(Pool& pool, const Quantizer& quantizer, const Rows& x, int n, int first,
-                            int32_t* codes) const {
+                            int32_t* codes, const Breath& breathe) const {
     // Of the score's size; fp32 sums of a few hundred terms are 10 to 100 times better.
     constexpr float kMargin = 1e-4F;
     const auto dim = static_cast<size_t>(codebook_dim_);
@@ -237,6 +240,7 @@ void CodecEncoder::quantize(Pool& pool, const Quantizer& quantizer, const Rows& 
     Rows scores(static_cast<size_t>(n) * static_cast<size_t>(codebook_size_));
     run(pool, kernels(), quantizer.input, {.x = x.data(), .rows = n, .y = rest.data()});
     for (size_t b = 0; b < quantizer.books.size(); ++b) {
+        breathe();
         const float* book = quantizer.books[b];
         // Packed on the spot: kept, the books would take 34 MB between rare calls.
         Layer layer;
@@ -264,15 +268,16 @@ void CodecEncoder::quantize(Pool& pool, const Quantizer& quantizer, const Rows& 
     }
 }
 
-std::vector<int32_t> CodecEncoder::operator()(Pool& pool, const float* audio, int n_samples) const {
+std::vector<int32_t> CodecEncoder::operator()(Pool& pool, const float* audio, int n_samples,
+                                              const Breath& breathe) const {
     if (n_samples < 1) fail_params("reference audio: there are no samples");
-    Rows x = convolve(pool, audio, n_samples);
-    transformer_->forward(pool, kernels(), x.data(), static_cast<int>(x.size()) / hidden_);
+    Rows x = convolve(pool, audio, n_samples, breathe);
+    transformer_->forward(pool, kernels(), x.data(), static_cast<int>(x.size()) / hidden_, breathe);
     x = downsample(pool, x);
     const int n = std::min(frames(n_samples), static_cast<int>(x.size()) / hidden_);
     std::vector<int32_t> codes(static_cast<size_t>(n) * groups_);
-    quantize(pool, semantic_, x, n, 0, codes.data());
-    quantize(pool, acoustic_, x, n, 1, codes.data());
+    quantize(pool, semantic_, x, n, 0, codes.data(), breathe);
+    quantize(pool, acoustic_, x, n, 1, codes.data(), breathe);
     return codes;
 }
 

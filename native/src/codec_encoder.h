@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "breath.h"
 #include "encoder_transformer.h"
 #include "gguf.h"
 #include "kernels.h"
@@ -26,7 +27,8 @@ class CodecEncoder {
     }
 
     // audio [n_samples], at least one sample -> codes [frames(n_samples), groups()]
-    std::vector<int32_t> operator()(Pool& pool, const float* audio, int n_samples) const;
+    std::vector<int32_t> operator()(Pool& pool, const float* audio, int n_samples,
+                                    const Breath& breathe = no_breath) const;
 
   private:
     using Rows = std::vector<float>;  // [T, channels]
@@ -46,12 +48,12 @@ class CodecEncoder {
     void load_stages(const Gguf& file, Pool& pool);
     Quantizer load_quantizer(const Gguf& file, Pool& pool, const std::string& name,
                              int books) const;
-    Rows convolve(Pool& pool, const float* audio, int n_samples) const;
+    Rows convolve(Pool& pool, const float* audio, int n_samples, const Breath& breathe) const;
     void convolve_piece(Pool& pool, Past& past, const float* audio, int n_samples, Rows& out) const;
     Rows downsample(Pool& pool, const Rows& x) const;
     // x [n, hidden] -> codes[t * groups_ + first + book]
     void quantize(Pool& pool, const Quantizer& quantizer, const Rows& x, int n, int first,
-                  int32_t* codes) const;
+                  int32_t* codes, const Breath& breathe) const;
     int nearest(const float* book, const float* x, const float* scores, float margin) const;
 
     int hidden_ = 0, groups_ = 0, codebook_size_ = 0, codebook_dim_ = 0;

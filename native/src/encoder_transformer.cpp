@@ -92,7 +92,8 @@ void EncoderTransformer::attend(Pool& pool, const Kernels& kernels, const float*
     });
 }
 
-void EncoderTransformer::forward(Pool& pool, const Kernels& kernels, float* x, int rows) const {
+void EncoderTransformer::forward(Pool& pool, const Kernels& kernels, float* x, int rows,
+                                 const Breath& breathe) const {
     const auto n = static_cast<size_t>(rows);
     std::vector<float> normed(n * static_cast<size_t>(hidden_));
     std::vector<float> qkv(n * static_cast<size_t>((heads_ + 2 * kv_heads_) * head_dim_));
@@ -104,6 +105,7 @@ void EncoderTransformer::forward(Pool& pool, const Kernels& kernels, float* x, i
                                hidden_, normed.data() + static_cast<ptrdiff_t>(t) * hidden_);
     };
     for (const Block& b : blocks_) {
+        breathe();
         norm_rows(b.attn_norm, b.attn_norm_bias);
         run(pool, kernels, b.qkv, {.x = normed.data(), .rows = rows, .y = qkv.data()});
         rotate(kernels, qkv.data(), rows);

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "breath.h"
 #include "gguf.h"
 #include "kernels.h"
 #include "layers.h"
@@ -16,7 +17,8 @@ class EncoderTransformer {
     EncoderTransformer(const Gguf& file, Pool& pool, int hidden);
 
     // x [rows, hidden], in place.
-    void forward(Pool& pool, const Kernels& kernels, float* x, int rows) const;
+    void forward(Pool& pool, const Kernels& kernels, float* x, int rows,
+                 const Breath& breathe) const;
 
   private:
     struct Block {

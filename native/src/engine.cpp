@@ -62,7 +62,8 @@ Engine::Engine(const EngineOptions& o)
     codec_file.release();
 }
 
-VoiceInput Engine::encode_voice(const float* audio, int n_samples, bool with_codes) {
+VoiceInput Engine::encode_voice(const float* audio, int n_samples, bool with_codes,
+                                const Breath& breathe) {
     if (!speaker_encoder) {
         speaker_encoder = std::make_unique<SpeakerEncoder>(talker_file, pool);
         if (speaker_encoder->dim() != talker.hidden())
@@ -71,7 +72,7 @@ VoiceInput Engine::encode_voice(const float* audio, int n_samples, bool with_cod
                      speaker_encoder->dim(), talker.hidden()));
     }
     VoiceInput voice;
-    voice.embedding = (*speaker_encoder)(pool, audio, n_samples);
+    voice.embedding = (*speaker_encoder)(pool, audio, n_samples, breathe);
     if (!with_codes) return voice;
     if (!codec_encoder) {
         codec_encoder = std::make_unique<CodecEncoder>(codec_file, pool);
@@ -79,7 +80,7 @@ VoiceInput Engine::encode_voice(const float* audio, int n_samples, bool with_cod
             codec_file.fail(
                 strf("the codec's encoder has %d codebooks, not 16", codec_encoder->groups()));
     }
-    voice.codes = (*codec_encoder)(pool, audio, n_samples);
+    voice.codes = (*codec_encoder)(pool, audio, n_samples, breathe);
     voice.frames = codec_encoder->frames(n_samples);
     return voice;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "breath.h"
 #include "code_embedding.h"
 #include "code_predictor.h"
 #include "codec_decoder.h"
@@ -43,7 +44,8 @@ struct Engine {
 
     // Reference audio -> x-vector, and codes where they are wanted. Base models only. The encoders
     // are loaded the first time: many servers never clone.
-    VoiceInput encode_voice(const float* audio, int n_samples, bool with_codes);
+    VoiceInput encode_voice(const float* audio, int n_samples, bool with_codes,
+                            const Breath& breathe);
 
     EngineOptions options;
     Gguf talker_file;

@@ -8,9 +8,10 @@
 namespace qt {
 namespace {
 
-// Between two looks at `cancel`: on two slow cores 16 rows of a 0.6B prompt take about a frame's
-// time, and still read the weights only once per 16 rows.
-constexpr int kPrefillRows = 16;
+// Reference frames per step. Most only pass the codec's transformer; the last ones pass its
+// convolutions too, where two take about as long as one frame of speech.
+constexpr int kUnheardFrames = 32;
+constexpr int kHeardFrames = 2;
 // The official package hard-wires min_new_tokens = 2: no end before two frames.
 constexpr int kFramesBeforeEnd = 2;
 
@@ -34,7 +35,8 @@ void Lane::begin(Request& request) {
     request.result.n_prompt_rows = prompt_.n_rows;
     codec_ = engine_.decoder.new_state();
     guard_.begin(request.loop);
-    looped_ = false;
+    looped_ = ended_ = false;
+    primed_ = 0;
     position_ = engine_.voices.restore(prompt_.rows, cache_);
     request.result.n_prompt_cached = position_;
     voice_rows_ = std::vector<float>(
@@ -49,35 +51,43 @@ void Lane::begin(Request& request) {
     phase_ = Phase::prefill;
 }
 
-void Lane::prefill_step() {
-    const Clock::time_point start = Clock::now();
-    const int width = engine_.talker.hidden();
-    const int n = std::min(kPrefillRows, prompt_.n_rows - position_);
-    std::vector<CacheRow> rows;
+std::span<const float> Lane::next_prompt_rows(int n, std::vector<CacheRow>& rows) {
     for (int i = 0; i < n; ++i) rows.push_back({&cache_, position_ + i});
-    float* h = prompt_.rows.data() + static_cast<ptrdiff_t>(position_) * width;
-    engine_.talker.forward(engine_.pool, h, rows);
+    const auto width = static_cast<size_t>(engine_.talker.hidden());
+    return std::span<const float>(prompt_.rows)
+        .subspan(static_cast<size_t>(position_) * width, static_cast<size_t>(n) * width);
+}
+
+void Lane::take_prompt_output(int n, const float* hidden, float ms) {
     position_ += n;
-    if (position_ == prompt_.n_rows) {
-        engine_.voices.keep(voice_rows_, request_->plan.voice_rows(), cache_);
-        std::copy_n(h + static_cast<ptrdiff_t>(n - 1) * width, width, hidden_.begin());
-        engine_.talker.logits(engine_.pool, hidden_.data(), 1, logits_.data());
-        phase_ = request_->plan.in_context() ? Phase::prime : Phase::frames;
-    }
+    request_->result.prefill_ms += ms;
+    if (rows_left() > 0) return;
+    const Clock::time_point start = Clock::now();
+    engine_.voices.keep(voice_rows_, request_->plan.voice_rows(), cache_);
+    std::copy_n(hidden + static_cast<ptrdiff_t>(n - 1) * std::ssize(hidden_), hidden_.size(),
+                hidden_.begin());
+    engine_.talker.logits(engine_.pool, hidden_.data(), 1, logits_.data());
+    phase_ = request_->plan.in_context() ? Phase::prime : Phase::frames;
     request_->result.prefill_ms += milliseconds(Clock::now() - start);
 }
 
-void Lane::prime() {
+void Lane::prime_step(bool others_speak) {
     const Clock::time_point start = Clock::now();
     const PromptPlan& plan = request_->plan;
-    if (const CodecState* known = engine_.voices.codec(plan.ref_codes)) {
+    if (const CodecState* known = primed_ == 0 ? engine_.voices.codec(plan.ref_codes) : nullptr) {
         codec_ = *known;
+        primed_ = plan.ref_frames;
     } else {
+        const int unheard = engine_.decoder.unheard_frames(plan.ref_frames) - primed_;
+        const int heard = others_speak ? kHeardFrames : CodecDecoder::kMaxStep;
+        const int step = unheard > 0 ? std::min(unheard, kUnheardFrames) : heard;
+        const int end = std::min(plan.ref_frames, primed_ + step);
         engine_.decoder.prime(engine_.pool, codec_, engine_.decoder_work, plan.ref_codes.data(),
-                              plan.ref_frames);
-        engine_.voices.keep_codec(plan.ref_codes, codec_);
+                              plan.ref_frames, primed_, end);
+        primed_ = end;
+        if (primed_ == plan.ref_frames) engine_.voices.keep_codec(plan.ref_codes, codec_);
     }
-    phase_ = Phase::frames;
+    if (primed_ == plan.ref_frames) phase_ = Phase::frames;
     request_->result.codec_ms += milliseconds(Clock::now() - start);
 }
 
@@ -96,7 +106,7 @@ bool Lane::choose_code0() {
         throw Error(Status::generate_failed,
                     "the talker's logits are not numbers: a damaged model file?");
     if (static_cast<size_t>(code) == eos) {
-        finish(QT_FINISH_STOP);
+        end(QT_FINISH_STOP);
         return false;
     }
     seen_[static_cast<size_t>(code) / 64] |= uint64_t{1} << (code % 64);
@@ -113,37 +123,47 @@ CodePredictor::Frame Lane::predictor_frame() {
             .index = static_cast<uint32_t>(frame_index_)};
 }
 
-void Lane::deliver() {
+void Lane::collect() {
     waiting_.insert(waiting_.end(), frame_.begin(), frame_.end());
     request_->codes.insert(request_->codes.end(), frame_.begin(), frame_.end());
     ++frame_index_;
     request_->result.n_frames = frame_index_;
-    if (looped_) return finish(QT_FINISH_LOOP);
-    if (frame_index_ == request_->max_frames) return finish(QT_FINISH_LENGTH);
-    const int frames = static_cast<int>(waiting_.size()) / kCodebooks;
-    if (frames < chunk_frames_) return;
-    emit(frames);
-    chunk_frames_ = std::min(2 * chunk_frames_, request_->chunk_frames);
+    if (looped_)
+        end(QT_FINISH_LOOP);
+    else if (frame_index_ == request_->max_frames)
+        end(QT_FINISH_LENGTH);
 }
 
-// Decodes what waits and hands it out.
-void Lane::emit(int frames) {
-    if (frames == 0) return;
-    Request& r = *request_;
-    const Clock::time_point start = Clock::now();
-    const auto n =
-        static_cast<size_t>(frames) * static_cast<size_t>(engine_.decoder.samples_per_frame());
-    audio_.resize(n);
-    engine_.decoder.decode(engine_.pool, codec_, engine_.decoder_work, waiting_.data(), frames,
-                           audio_.data());
-    waiting_.clear();
-    const Clock::time_point now = Clock::now();
-    r.result.codec_ms += milliseconds(now - start);
-    if (r.result.first_chunk_ms == 0) r.result.first_chunk_ms = milliseconds(now - r.entered);
-    if (!r.on_chunk)
-        r.samples.insert(r.samples.end(), audio_.begin(), audio_.end());
-    else if (!r.on_chunk(audio_.data(), static_cast<int>(n), r.on_chunk_user_data))
-        throw Error(Status::cancelled, "on_chunk returned false");
+bool Lane::due() const {
+    const int frames = static_cast<int>(waiting_.size()) / kCodebooks;
+    return frames > 0 && (ended_ || frames >= chunk_frames_);
+}
+
+bool Lane::first_chunk() const {
+    return request_->on_chunk && request_->result.first_chunk_ms == 0;
+}
+
+void Lane::decode(Pool& pool, CodecDecoder::Workspace& work) {
+    const int frames = static_cast<int>(waiting_.size()) / kCodebooks;
+    audio_.resize(static_cast<size_t>(frames) *
+                  static_cast<size_t>(engine_.decoder.samples_per_frame()));
+    engine_.decoder.decode(pool, codec_, work, waiting_.data(), frames, audio_.data());
+}
+
+void Lane::hand_out(float codec_ms) {
+    if (due()) {
+        Request& r = *request_;
+        waiting_.clear();
+        chunk_frames_ = std::min(2 * chunk_frames_, r.chunk_frames);
+        r.result.codec_ms += codec_ms;
+        if (r.result.first_chunk_ms == 0)
+            r.result.first_chunk_ms = milliseconds(Clock::now() - r.entered);
+        if (!r.on_chunk)
+            r.samples.insert(r.samples.end(), audio_.begin(), audio_.end());
+        else if (!r.on_chunk(audio_.data(), static_cast<int>(audio_.size()), r.on_chunk_user_data))
+            throw Error(Status::cancelled, "on_chunk returned false");
+    }
+    if (ended_) phase_ = Phase::finished;
 }
 
 // x = c0 + c1 + ... + c15 + the text row of this frame
@@ -167,10 +187,9 @@ void Lane::take_output(const float* hidden, const float* logits) {
     std::copy_n(logits, logits_.size(), logits_.begin());
 }
 
-void Lane::finish(int reason) {
-    emit(static_cast<int>(waiting_.size()) / kCodebooks);
+void Lane::end(int reason) {
     request_->result.finish_reason = reason;
-    phase_ = Phase::finished;
+    ended_ = true;
 }
 
 void Lane::release() {

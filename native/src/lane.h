@@ -22,26 +22,32 @@ class Lane {
     Request* request() const { return request_; }
 
     void begin(Request& request);
-    // Some rows of the prompt; after the last one the logits of frame 0 exist.
-    void prefill_step();
-    // The reference frames through the codec, so that it sounds on from there.
-    void prime();
+    // The prompt: rows_left() rows wait for the talker; next_prompt_rows() gives the first n of
+    // them, take_prompt_output() what became of them. After the last one the logits of frame 0
+    // exist.
+    int rows_left() const { return prompt_.n_rows - position_; }
+    std::span<const float> next_prompt_rows(int n, std::vector<CacheRow>& rows);
+    void take_prompt_output(int n, const float* hidden, float ms);
+    // Some of the reference frames through the codec, so that it sounds on from there.
+    void prime_step(bool others_speak);
 
     // The steps of one frame, in this order.
     bool choose_code0();  // false: the utterance ended instead
-    std::span<int32_t> codes() { return frame_; }
     CodePredictor::Frame predictor_frame();
-    void deliver();  // decodes and hands out what is due; may finish the lane
+    void collect();            // the frame is complete; the utterance may end with it
+    bool due() const;          // there is something to decode now
+    bool first_chunk() const;  // and somebody waits for it
+    void decode(Pool& pool, CodecDecoder::Workspace& work);
+    void hand_out(float codec_ms);  // what decode() made; may finish the lane
     bool finished() const { return phase_ == Phase::finished; }
     void next_input(float* row);  // talker input after this frame
     CacheRow cache_row();
     void take_output(const float* hidden, const float* logits);
 
-    void finish(int reason);
     void release();  // back to idle
 
   private:
-    void emit(int frames);
+    void end(int reason);
 
     Engine& engine_;
     KvCache cache_;
@@ -51,10 +57,12 @@ class Lane {
     Prompt prompt_;
     std::vector<float> voice_rows_;  // the prompt's beginning (prefill overwrites the rows)
     int position_ = 0;               // rows in the cache
+    int primed_ = 0;                 // reference frames the codec has seen
     int frame_index_ = 0;
     int chunk_frames_ = 0;  // of the chunk that is being collected
     LoopGuard guard_;
     bool looped_ = false;
+    bool ended_ = false;         // what waits is the last
     std::vector<float> hidden_;  // [hidden]
     std::vector<float> logits_;  // [n_logits]
     std::vector<float> scratch_;

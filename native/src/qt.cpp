@@ -77,7 +77,7 @@ int write_defaults(T* params, int abi_version, T defaults, size_t bytes) {
     });
 }
 
-// Runs on the worker, between two frames of others.
+// Runs on the worker, in steps between the frames of others.
 qt::VoiceInput encode_voice(qt_context& ctx, const float* audio, int n_samples, bool with_codes,
                             const std::function<bool()>& cancel) {
     if (ctx.engine.info.kind != qt::ModelKind::base)
@@ -85,8 +85,11 @@ qt::VoiceInput encode_voice(qt_context& ctx, const float* audio, int n_samples, 
                     std::string("audio_24k: only base models clone voices (this model is ") +
                         qt::model_kind_name(ctx.engine.info.kind) + ")");
     qt::VoiceInput voice;
-    ctx.scheduler.run_alone([&] { voice = ctx.engine.encode_voice(audio, n_samples, with_codes); },
-                            cancel);
+    ctx.scheduler.run_task(
+        [&](const qt::Breath& breathe) {
+            voice = ctx.engine.encode_voice(audio, n_samples, with_codes, breathe);
+        },
+        cancel);
     return voice;
 }
 

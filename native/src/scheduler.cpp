@@ -11,7 +11,13 @@ namespace {
 // how often it looks at the `cancel` of requests that wait for a place meanwhile.
 constexpr std::chrono::milliseconds kFlowPause{5};
 
+// Prompt rows per step. On two slow cores 16 rows of a 0.6B prompt take about a frame's time, and
+// still read the weights only once per 16 rows; without listeners more rows use the cores better.
+constexpr int kPrefillRows = 16;
+constexpr int kPrefillRowsAlone = 48;
+
 constexpr const char* kCancelled = "cancel returned true";
+constexpr const char* kFreed = "the context is being freed";
 
 std::exception_ptr cancelled(const char* why) {
     return std::make_exception_ptr(Error(Status::cancelled, why));
@@ -22,6 +28,8 @@ std::exception_ptr cancelled(const char* why) {
 Scheduler::Scheduler(Engine& engine) : engine_(engine) {
     for (int i = 0; i < engine.options.max_batch; ++i)
         lanes_.push_back(std::make_unique<Lane>(engine));
+    if (const int cores = engine.pool.size(); cores > 1 && cores <= engine.options.max_batch)
+        for (int i = 0; i < cores; ++i) benches_.push_back(std::make_unique<Bench>(engine.decoder));
     worker_ = std::thread([this] { work(); });
 }
 
@@ -43,7 +51,7 @@ void Scheduler::run(Request& request) {
     submit(job);
 }
 
-void Scheduler::run_alone(const std::function<void()>& task, const std::function<bool()>& cancel) {
+void Scheduler::run_task(const Task& task, const std::function<bool()>& cancel) {
     Job job;
     job.task = &task;
     job.cancel = cancel;
@@ -52,7 +60,7 @@ void Scheduler::run_alone(const std::function<void()>& task, const std::function
 
 void Scheduler::submit(Job& job) {
     std::unique_lock<std::mutex> hold(lock_);
-    if (stop_) throw Error(Status::cancelled, "the context is being freed");
+    if (stop_) throw Error(Status::cancelled, kFreed);
     ++callers_;
     queue_.push_back(&job);
     wake_.notify_all();
@@ -72,43 +80,48 @@ void Scheduler::work() {
                 wake_.wait_for(hold, kFlowPause, [this] { return stop_; });
             if (stop_) break;
         }
-        try {
-            while (admit()) {
-            }
-            poll_waiting();
-            if (!active_.empty()) round();
-        } catch (...) {
-            // A step that lanes take together failed (memory ran out): it is everybody's failure.
-            const std::exception_ptr error = std::current_exception();
-            for (Job* job : std::vector<Job*>(active_)) complete(*job, error);
-        }
+        turn(true);
     }
     cancel_everything();
 }
 
-// Starts the first waiting job if there is room for it.
-bool Scheduler::admit() {
-    Job* job = nullptr;
-    {
-        const std::lock_guard<std::mutex> hold(lock_);
-        if (queue_.empty()) return false;
+// What is to do between two looks at the queue: newcomers, then one frame of everybody.
+void Scheduler::turn(bool tasks_too) {
+    try {
+        while (admit(tasks_too)) {
+        }
+        poll_waiting();
+        if (!active_.empty()) round();
+    } catch (...) {
+        // A step that lanes take together failed (memory ran out): it is everybody's failure.
+        const std::exception_ptr error = std::current_exception();
+        for (Job* job : std::vector<Job*>(active_)) complete(*job, error);
+    }
+}
+
+// Takes the first waiting job off the queue if there is room for it.
+Scheduler::Job* Scheduler::next_job(bool tasks_too) {
+    const std::lock_guard<std::mutex> hold(lock_);
+    if (queue_.empty()) return nullptr;
+    Job* job = queue_.front();
+    if (job->request) {
         const auto idle = std::find_if(lanes_.begin(), lanes_.end(), [](const auto& lane) {
             return lane->phase() == Lane::Phase::idle;
         });
-        if (queue_.front()->request && idle == lanes_.end()) return false;
-        job = queue_.front();
-        queue_.pop_front();
-        if (job->request) job->lane = idle->get();
+        if (idle == lanes_.end()) return nullptr;
+        job->lane = idle->get();
+    } else if (!tasks_too) {
+        return nullptr;
     }
+    queue_.pop_front();
+    return job;
+}
+
+bool Scheduler::admit(bool tasks_too) {
+    Job* job = next_job(tasks_too);
+    if (!job) return false;
     if (job->task) {
-        std::exception_ptr error;
-        try {
-            if (job->cancel && job->cancel()) throw Error(Status::cancelled, kCancelled);
-            (*job->task)();
-        } catch (...) {
-            error = std::current_exception();
-        }
-        complete(*job, error);
+        run_now(*job);
         return true;
     }
     active_.push_back(job);
@@ -119,6 +132,27 @@ bool Scheduler::admit() {
         job->lane->begin(request);
     });
     return true;
+}
+
+void Scheduler::run_now(Job& task) {
+    std::exception_ptr error;
+    try {
+        if (task.cancel && task.cancel()) throw Error(Status::cancelled, kCancelled);
+        (*task.task)([this, &task] { breathe(task); });
+    } catch (...) {
+        error = std::current_exception();
+    }
+    complete(task, error);
+}
+
+// Within a task: the others' turn. Tasks behind it wait until it is over.
+void Scheduler::breathe(Job& task) {
+    if (task.cancel && task.cancel()) throw Error(Status::cancelled, kCancelled);
+    {
+        const std::lock_guard<std::mutex> hold(lock_);
+        if (stop_) throw Error(Status::cancelled, kFreed);
+    }
+    turn(false);
 }
 
 void Scheduler::poll_waiting() {
@@ -168,74 +202,174 @@ bool Scheduler::ask_flow(Job& job) {
     return false;
 }
 
-// One frame of every request that is ready; one piece of the preparation of the others.
+// One frame of every request that is ready; one step of the preparation of the others.
 void Scheduler::round() {
     std::vector<Job*> ready;
-    bool worked = false;
+    std::vector<Job*> preparing;
     for (Job* job : std::vector<Job*>(active_)) {
-        Lane& lane = *job->lane;
         const bool alive = guarded(*job, [&] {
             if (job->request->wants_cancel()) throw Error(Status::cancelled, kCancelled);
         });
         if (!alive) continue;
-        if (lane.phase() == Lane::Phase::prefill || lane.phase() == Lane::Phase::prime) {
-            worked = true;
-            guarded(*job, [&] {
-                lane.phase() == Lane::Phase::prefill ? lane.prefill_step() : lane.prime();
-            });
-        } else if (ask_flow(*job)) {
+        if (job->lane->phase() != Lane::Phase::frames)
+            preparing.push_back(job);
+        else if (ask_flow(*job))
             ready.push_back(job);
-        }
     }
-    all_wait_ = !worked && ready.empty() && !active_.empty();
+    all_wait_ = preparing.empty() && ready.empty() && !active_.empty();
+    if (!preparing.empty()) prepare(preparing, !ready.empty());
     if (!ready.empty()) frame(ready);
+}
+
+// The first who came is the first to speak; prompts behind it fill the step up.
+void Scheduler::prepare(const std::vector<Job*>& jobs, bool others_speak) {
+    Job& first = *jobs.front();
+    if (first.lane->phase() == Lane::Phase::prime)
+        guarded(first, [&] { first.lane->prime_step(others_speak); });
+    else
+        prefill(jobs, others_speak);
+}
+
+void Scheduler::prefill(const std::vector<Job*>& jobs, bool others_speak) {
+    const Clock::time_point start = Clock::now();
+    struct Part {
+        Job* job;
+        int rows;
+    };
+    std::vector<Part> parts;
+    int left = others_speak ? kPrefillRows : kPrefillRowsAlone;
+    rows_.clear();
+    inputs_.clear();
+    for (Job* job : jobs) {
+        if (job->lane->phase() != Lane::Phase::prefill) continue;
+        const int n = std::min(left, job->lane->rows_left());
+        if (n == 0) break;
+        const std::span<const float> rows = job->lane->next_prompt_rows(n, rows_);
+        inputs_.insert(inputs_.end(), rows.begin(), rows.end());
+        parts.push_back({job, n});
+        left -= n;
+    }
+    engine_.talker.forward(engine_.pool, inputs_.data(), rows_);
+    const float ms = milliseconds(Clock::now() - start);
+    const float* output = inputs_.data();
+    for (const Part& part : parts) {
+        guarded(*part.job, [&] { part.job->lane->take_prompt_output(part.rows, output, ms); });
+        output += static_cast<ptrdiff_t>(part.rows) * engine_.talker.hidden();
+    }
 }
 
 void Scheduler::frame(std::vector<Job*>& jobs) {
     // Code 0, or the end.
+    std::vector<Job*> ended;
     std::erase_if(jobs, [&](Job* job) {
         bool goes_on = false;
-        if (!guarded(*job, [&] { goes_on = job->lane->choose_code0(); })) return true;
-        if (!goes_on) complete(*job, nullptr);
-        return !goes_on;
+        const bool alive = guarded(*job, [&] { goes_on = job->lane->choose_code0(); });
+        if (alive && !goes_on) ended.push_back(job);
+        return !alive || !goes_on;
     });
+    deliver(ended);
     if (jobs.empty()) return;
+    predict(jobs);
+    keep_active(jobs);
+    deliver(jobs);
+    if (!jobs.empty()) advance(jobs);
+}
 
-    // Codes 1..15, together.
-    Clock::time_point start = Clock::now();
+// Codes 1..15, together.
+void Scheduler::predict(const std::vector<Job*>& jobs) {
+    const Clock::time_point start = Clock::now();
     std::vector<CodePredictor::Frame> frames;
     for (const Job* job : jobs) frames.push_back(job->lane->predictor_frame());
     engine_.predictor.run(engine_.pool, frames);
-    const float predictor_ms = milliseconds(Clock::now() - start);
-
-    // Sound.
-    for (size_t i = frames.size(); i-- > 0;) {
+    const float ms = milliseconds(Clock::now() - start);
+    for (size_t i = 0; i < frames.size(); ++i) {
         Job& job = *jobs[i];
-        job.request->result.predictor_ms += predictor_ms;
-        const bool alive = guarded(job, [&] {
+        job.request->result.predictor_ms += ms;
+        guarded(job, [&] {
             if (frames[i].failed)
                 throw Error(Status::generate_failed,
                             "the code predictor's logits are not numbers: a damaged model file?");
-            job.lane->deliver();
+            job.lane->collect();
         });
-        const bool finished = alive && job.lane->finished();
-        if (finished) complete(job, nullptr);
-        if (!alive || finished) jobs.erase(jobs.begin() + static_cast<ptrdiff_t>(i));
     }
-    if (jobs.empty()) return;
+}
 
-    // The next hidden states and logits, together.
-    start = Clock::now();
+// Sound. `jobs` are left with those that go on.
+void Scheduler::deliver(std::vector<Job*>& jobs) {
+    std::vector<Job*> later;
+    const std::vector<Job*> all = jobs;
+    // Who has heard nothing yet comes first, one after the other on all cores.
+    for (Job* job : all) {
+        if (!job->lane->due())
+            hand_out(*job, 0);
+        else if (job->lane->first_chunk())
+            decode(*job);
+        else
+            later.push_back(job);
+    }
+    // As many as there are cores take one core each, which needs no barriers; what is left over
+    // takes all cores in turn.
+    std::span<Job* const> left(later);
+    for (const size_t cores = benches_.size(); cores > 0 && left.size() >= cores;) {
+        decode_side_by_side(left.first(cores));
+        left = left.subspan(cores);
+    }
+    for (Job* job : left) decode(*job);
+    keep_active(jobs);
+}
+
+// Drops those that are over; they may be gone.
+void Scheduler::keep_active(std::vector<Job*>& jobs) const {
+    std::erase_if(jobs, [this](Job* job) {
+        return std::find(active_.begin(), active_.end(), job) == active_.end();
+    });
+}
+
+void Scheduler::decode(Job& job) {
+    const Clock::time_point start = Clock::now();
+    const bool alive = guarded(job, [&] { job.lane->decode(engine_.pool, engine_.decoder_work); });
+    if (alive) hand_out(job, milliseconds(Clock::now() - start));
+}
+
+void Scheduler::decode_side_by_side(std::span<Job* const> jobs) {
+    const Clock::time_point start = Clock::now();
+    std::vector<std::exception_ptr> errors(jobs.size());
+    engine_.pool.parallel_for(static_cast<int>(jobs.size()), [&](int piece, int worker) {
+        const auto i = static_cast<size_t>(piece);
+        try {
+            Bench& bench = *benches_[static_cast<size_t>(worker)];
+            jobs[i]->lane->decode(bench.alone, bench.work);
+        } catch (...) {
+            errors[i] = std::current_exception();
+        }
+    });
+    const float ms = milliseconds(Clock::now() - start);
+    for (size_t i = 0; i < jobs.size(); ++i) {
+        if (errors[i])
+            complete(*jobs[i], errors[i]);
+        else
+            hand_out(*jobs[i], ms);
+    }
+}
+
+void Scheduler::hand_out(Job& job, float codec_ms) {
+    const bool alive = guarded(job, [&] { job.lane->hand_out(codec_ms); });
+    if (alive && job.lane->finished()) complete(job, nullptr);
+}
+
+// The next hidden states and logits, together.
+void Scheduler::advance(const std::vector<Job*>& jobs) {
+    const Clock::time_point start = Clock::now();
     const auto width = static_cast<size_t>(engine_.talker.hidden());
     const auto n_logits = static_cast<size_t>(engine_.talker.n_logits());
     inputs_.resize(jobs.size() * width);
     logits_.resize(jobs.size() * n_logits);
-    std::vector<CacheRow> rows;
+    rows_.clear();
     for (size_t i = 0; i < jobs.size(); ++i) {
         jobs[i]->lane->next_input(inputs_.data() + i * width);
-        rows.push_back(jobs[i]->lane->cache_row());
+        rows_.push_back(jobs[i]->lane->cache_row());
     }
-    engine_.talker.forward(engine_.pool, inputs_.data(), rows);
+    engine_.talker.forward(engine_.pool, inputs_.data(), rows_);
     engine_.talker.logits(engine_.pool, inputs_.data(), static_cast<int>(jobs.size()),
                           logits_.data());
     const float talker_ms = milliseconds(Clock::now() - start);
@@ -246,14 +380,13 @@ void Scheduler::frame(std::vector<Job*>& jobs) {
 }
 
 void Scheduler::cancel_everything() {
-    for (Job* job : std::vector<Job*>(active_))
-        complete(*job, cancelled("the context is being freed"));
+    for (Job* job : std::vector<Job*>(active_)) complete(*job, cancelled(kFreed));
     std::deque<Job*> waiting;
     {
         const std::lock_guard<std::mutex> hold(lock_);
         waiting.swap(queue_);
     }
-    for (Job* job : waiting) complete(*job, cancelled("the context is being freed"));
+    for (Job* job : waiting) complete(*job, cancelled(kFreed));
 }
 
 }  // namespace qt

@@ -3,6 +3,9 @@
 // Requests join and leave at frame boundaries; up to max_batch of them share each reading of the
 // weights, the others wait, first come first served. What one request gets does not depend on its
 // neighbours. Callbacks run on the worker.
+//
+// Whatever is not a frame comes in steps of about a frame's time, one between two frames: prompts,
+// reference frames, and tasks that breathe. So nobody who joins freezes those who speak.
 #pragma once
 
 #include <condition_variable>
@@ -11,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -27,14 +31,16 @@ class Scheduler {
 
     // Returns when the request is over; throws Error when it failed or was cancelled.
     void run(Request& request);
-    // The same for something else that needs the engine for itself, between two frames. `cancel`
-    // is asked while it waits for its turn, and once more before it begins; it may be empty.
-    void run_alone(const std::function<void()>& task, const std::function<bool()>& cancel);
+    // The same for something else that needs the engine. The task calls `breathe` between its
+    // steps; the others' frames are computed there. `cancel` is asked while it waits for its turn,
+    // before it begins and at every breath, which throws then; it may be empty.
+    using Task = std::function<void(const Breath& breathe)>;
+    void run_task(const Task& task, const std::function<bool()>& cancel);
 
   private:
     struct Job {
         Request* request = nullptr;  // or
-        const std::function<void()>* task = nullptr;
+        const Task* task = nullptr;
         std::function<bool()> cancel;
         Lane* lane = nullptr;
         bool over = false;
@@ -43,11 +49,24 @@ class Scheduler {
 
     void submit(Job& job);
     void work();
-    bool admit();
+    Job* next_job(bool tasks_too);
+    bool admit(bool tasks_too);
+    void run_now(Job& task);
+    void breathe(Job& task);
+    void turn(bool tasks_too);
     void poll_waiting();
     void round();
+    void prepare(const std::vector<Job*>& jobs, bool others_speak);
+    void prefill(const std::vector<Job*>& jobs, bool others_speak);
     bool ask_flow(Job& job);
     void frame(std::vector<Job*>& jobs);
+    void predict(const std::vector<Job*>& jobs);
+    void deliver(std::vector<Job*>& jobs);
+    void decode(Job& job);
+    void decode_side_by_side(std::span<Job* const> jobs);
+    void hand_out(Job& job, float codec_ms);
+    void advance(const std::vector<Job*>& jobs);
+    void keep_active(std::vector<Job*>& jobs) const;
     template <typename F>
     bool guarded(Job& job, const F& step);
     void complete(Job& job, std::exception_ptr error);
@@ -65,7 +84,16 @@ class Scheduler {
     int callers_ = 0;
     bool stop_ = false;
 
-    std::vector<float> inputs_;  // [lanes, hidden]
+    // One thread's worth of codec for each core, where whole lanes are shared out.
+    struct Bench {
+        explicit Bench(const CodecDecoder& decoder) : work(decoder) {}
+        Pool alone{1};
+        CodecDecoder::Workspace work;
+    };
+    std::vector<std::unique_ptr<Bench>> benches_;
+
+    std::vector<CacheRow> rows_;
+    std::vector<float> inputs_;  // [rows, hidden]
     std::vector<float> logits_;  // [lanes, n_logits]
     std::thread worker_;
 };

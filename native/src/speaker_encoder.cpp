@@ -214,7 +214,8 @@ SpeakerEncoder::Rows SpeakerEncoder::pool_statistics(Pool& pool, const Rows& x) 
     return out;
 }
 
-std::vector<float> SpeakerEncoder::operator()(Pool& pool, const float* audio, int n_samples) const {
+std::vector<float> SpeakerEncoder::operator()(Pool& pool, const float* audio, int n_samples,
+                                              const Breath& breathe) const {
     if (n_samples < min_samples())
         fail_params(strf("reference audio: %d samples are too few, at least %d are needed",
                          n_samples, min_samples()));
@@ -223,11 +224,13 @@ std::vector<float> SpeakerEncoder::operator()(Pool& pool, const float* audio, in
     const size_t frames = x.size() / channels;
     Rows all(frames * channels * blocks_.size());
     for (size_t b = 0; b < blocks_.size(); ++b) {
+        breathe();
         x = se_res2net(pool, blocks_[b], x);
         for (size_t t = 0; t < frames; ++t)
             std::copy_n(x.data() + t * channels, channels,
                         all.data() + (t * blocks_.size() + b) * channels);
     }
+    breathe();
     return same(pool, fc_, pool_statistics(pool, same(pool, mfa_, all)));
 }
 

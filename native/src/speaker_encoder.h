@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "breath.h"
 #include "gguf.h"
 #include "layers.h"
 #include "mel.h"
@@ -19,7 +20,8 @@ class SpeakerEncoder {
     // Below this many samples there are too few mel frames to reflect at the ends.
     int min_samples() const;
     // audio [n_samples], 24 kHz mono -> [dim()]; Error when it is too short.
-    std::vector<float> operator()(Pool& pool, const float* audio, int n_samples) const;
+    std::vector<float> operator()(Pool& pool, const float* audio, int n_samples,
+                                  const Breath& breathe = no_breath) const;
 
   private:
     using Rows = std::vector<float>;  // [T, channels]

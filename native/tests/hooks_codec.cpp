@@ -1,4 +1,6 @@
 // Test hooks: the codec decoder over a C interface for Python.
+#include <algorithm>
+
 #include "../src/codec_decoder.h"
 #include "hooks.h"
 
@@ -44,7 +46,7 @@ HOOK void hook_codec_state_free(void* state) {
     delete static_cast<qt::CodecState*>(state);
 }
 
-// audio null: prime instead. 0, or -1 with hook_error().
+// audio null: prime instead, in steps that fit no block. 0, or -1 with hook_error().
 HOOK int32_t hook_codec_decode(void* codec, void* state, const int32_t* codes, int32_t frames,
                                float* audio) {
     return hooks::guard(int32_t{-1}, [&] {
@@ -53,7 +55,8 @@ HOOK int32_t hook_codec_decode(void* codec, void* state, const int32_t* codes, i
         if (audio)
             c.decoder.decode(c.pool, s, c.work, codes, frames, audio);
         else
-            c.decoder.prime(c.pool, s, c.work, codes, frames);
+            for (int t = 0; t < frames; t += 7)
+                c.decoder.prime(c.pool, s, c.work, codes, frames, t, std::min(frames, t + 7));
         return 0;
     });
 }

@@ -51,8 +51,8 @@ HOOK int32_t hook_engine_prompt(void* loaded, const qt_tts_params* params, float
         auto& l = *static_cast<Loaded*>(loaded);
         const qt::Request request = request_of(l, params);
         int32_t n = 0;
-        l.scheduler.run_alone(
-            [&] {
+        l.scheduler.run_task(
+            [&](const qt::Breath&) {
                 qt::Prompt prompt =
                     l.engine.prompts.build(l.engine.pool, request.plan, request.voice);
                 copy_out(prompt.rows, rows, capacity);

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -24,12 +24,16 @@ from phonate.api import (
     languages,
     metrics,
     models,
+    openapi,
+    page,
     registered_voices,
     speech,
     stream,
+    vapi,
     voices,
 )
 from phonate.api.fetch import ReferenceFetcher
+from phonate.api.forwarded import Forwarded, make_trusted
 from phonate.api.guard import Guard, Policy, is_loopback
 from phonate.api.keys import Keys
 from phonate.api.metrics import Metrics
@@ -51,8 +55,12 @@ from phonate.speech.service import Limits, SpeechService
 from phonate.speech.service import State as ServiceState
 from phonate.speech.session_events import SessionLimits
 from phonate.speech.shaping import SoundOptions
+from phonate.traces import open_tracing
 from phonate.voices.catalog import VoiceCatalog, parse_aliases
 from phonate.voices.starters import bundled_folder
+
+if TYPE_CHECKING:
+    from phonate.api.tracing import Tracing
 
 Encode: TypeAlias = Callable[[Samples, str | None], Reference]
 
@@ -60,6 +68,7 @@ Encode: TypeAlias = Callable[[Samples, str | None], Reference]
 ROUTERS = (
     speech.router,
     batch.router,
+    vapi.router,
     voices.router,
     registered_voices.router,
     consents.router,
@@ -69,25 +78,39 @@ ROUTERS = (
     health.router,
     metrics.router,
     stream.router,
+    page.router,
 )
 
 
-def create_app(settings: Settings, engine: Engine) -> FastAPI:
-    """The whole server around one engine. Raises SetupError for settings that do not fit it."""
+def create_app(settings: Settings, engine: Engine, tracing: Tracing | None = None) -> FastAPI:
+    """The whole server around one engine. Raises SetupError for settings that do not fit it.
+    `tracing`: instead of what the settings ask for."""
+    tracing = tracing or open_tracing(settings)
     policy, cors, traffic = _policy(settings), _cors(settings), Traffic()
+    trusted = make_trusted(settings.proxy_headers, settings.trusted_proxy)
     app = FastAPI(
         title="phonate",
         version=__version__,
         summary="Text in, voice out, over the OpenAI audio API.",
-        lifespan=_lifespan(settings, engine, traffic),
+        lifespan=_lifespan(settings, engine, policy, tracing, traffic),
+        generate_unique_id_function=openapi.operation_id,
     )
-    envelope.install(app)
+    envelope.install(app, ROUTERS)
     for router in ROUTERS:
         app.include_router(router)
+    openapi.describe(
+        app,
+        keys=policy.keys.required,
+        protect_listings=settings.protect_listings,
+        max_input_chars=settings.max_input_chars,
+    )
     # The last added is the outermost: CORS headers belong on refusals too.
     app.add_middleware(Guard, policy=policy, traffic=traffic)
+    if tracing is not None:
+        app.add_middleware(tracing.middleware)
     app.add_middleware(envelope.RequestContext, traffic=traffic)
     app.add_middleware(CORSMiddleware, **cors)
+    app.add_middleware(Forwarded, trusted=trusted, root_path=settings.root_path)
     app.state.traffic = traffic
     return app
 
@@ -110,19 +133,31 @@ class _Late:
             "active_requests": health.active_requests,
             "queued_requests": health.queued_requests,
             "stalled": health.stalled,
+            "engine_up": health.engine_up,
             "sessions": len(self.sessions),
             "voices": len(opened.desk.library.voices()),
         }
 
 
 def _lifespan(
-    settings: Settings, engine: Engine, traffic: Traffic
+    settings: Settings,
+    engine: Engine,
+    policy: Policy,
+    tracing: Tracing | None,
+    traffic: Traffic,
 ) -> Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]:
     """Opens at once whatever a wrong setting can spoil; the rest when the server starts."""
     info, late, resources = engine.info, _Late(), contextlib.ExitStack()
     opened = resources.enter_context(open_voices(settings, info, late.encode))
     about = {"engine": info.name, "model": info.model, "device": info.device}
-    observer = Metrics(lambda: late.gauges(opened), about, traffic)
+    metrics = Metrics(
+        lambda: late.gauges(opened),
+        lambda: late.service.admission.lanes,
+        about,
+        lambda: late.service.vitals.restarts,
+        traffic,
+    )
+    observer = metrics if tracing is None else tracing.observe(metrics)
     check_warm_up(settings, opened.voices)
     catalog = ModelCatalog(info.model, settings.alias, created=int(time.time()))
 
@@ -138,7 +173,7 @@ def _lifespan(
             service=service,
             voices=opened.voices,
             models=catalog,
-            metrics=observer,
+            metrics=metrics,
             traffic=traffic,
             sessions=late.sessions,
             routing=opened.routing,
@@ -146,6 +181,7 @@ def _lifespan(
             fetcher=ReferenceFetcher(settings.allow_reference_urls),
             encoders=encoders,
             session_limits=session_limits_of(settings),
+            keys=policy.keys,
         )
         with resources:
             try:
@@ -162,6 +198,8 @@ def _lifespan(
                 await service.drain(settings.shutdown_timeout)
                 await service.close()
                 encoders.shutdown(wait=False, cancel_futures=True)
+                if tracing is not None:
+                    await asyncio.to_thread(tracing.close)
 
     return lifespan
 
@@ -195,7 +233,8 @@ def open_voices(settings: Settings, info: EngineInfo, encode: Encode) -> Iterato
 
 def _policy(settings: Settings) -> Policy:
     keys = Keys(settings.api_key, settings.api_key_file)
-    if not is_loopback(settings.host) and not (settings.allow_lan and keys.required):
+    beyond = settings.uds is None and not is_loopback(settings.host)
+    if beyond and not (settings.allow_lan and keys.required):
         raise SetupError(
             f"--host {settings.host}: listening beyond loopback needs --allow-lan and a key "
             "(--api-key-file or --api-key), since everybody on the network can then speak."

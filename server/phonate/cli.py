@@ -63,6 +63,7 @@ def _option_of(name: str) -> inspect.Parameter:
     kind = _flag_type(info.annotation)
     flag = settings.flag_name(name)
     names = [f"{flag}/--no-{flag[2:]}"] if kind is bool else [flag]
+    names += map(settings.flag_name, settings.other_names(info))
     option = typer.Option(
         *names,
         help=f"{info.description}{_shown(info.get_default(call_default_factory=True))}",

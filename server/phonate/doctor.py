@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phonate import __version__
+from phonate import __version__, traces
 from phonate.engine.base import CancelToken, Samples, SynthesisRequest
 from phonate.engine.choose import create_engine, wants_model
 from phonate.engine.models.hub import HubOptions
@@ -47,11 +47,20 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield Finding("phonate", f"{__version__} on Python {platform.python_version()}")
     for package, module, purpose in _PACKAGES:
         yield _package(package, module, purpose)
+    yield _place(settings)
+    yield _traces(settings)
     if wants_model(settings):
         yield from _qwen(settings)
     else:
         yield from _native_library(settings)
         yield from _builtin(settings)
+
+
+def _place(settings: Settings) -> Finding:
+    what = "the engine's place"
+    if settings.isolate_engine:
+        return Finding(what, "a process of its own, started anew when it crashes or hangs")
+    return Finding(what, "the server's process; --isolate-engine gives it one of its own")
 
 
 def _qwen(settings: Settings) -> Iterator[Finding]:
@@ -104,6 +113,17 @@ def _package(package: str, module: str, purpose: str) -> Finding:
             f"{package} ({purpose})", "missing", ok=False, remedy=f"pip install {package}"
         )
     return Finding(f"{package} ({purpose})", importlib.metadata.version(package))
+
+
+def _traces(settings: Settings) -> Finding:
+    """Nobody needs them, so that their absence is only amiss where they are asked for."""
+    wanted, installed = traces.are_wanted(settings), traces.are_installed()
+    if not installed:
+        return Finding(
+            "traces (OpenTelemetry, optional)", "not installed", not wanted, remedy=traces.INSTALL
+        )
+    state = "on" if wanted else "off; --traces on or OTEL_EXPORTER_OTLP_ENDPOINT switches them on"
+    return Finding("traces (OpenTelemetry, optional)", state)
 
 
 def _builtin(settings: Settings) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
     PhonateError
     |- SetupError                exit code 1, one line on stderr; never reaches a client
+    |- InternalError        500  server_error, code internal_error: a bug; the log has the rest
     |- StorageError         500  server_error, code storage_error: disk full, read-only, failing
     |- InvalidRequest       400  invalid_request_error: a field is wrong
     |  |- UnsupportedLanguage    code unsupported_language
@@ -18,6 +19,7 @@
     |- HeadTooLarge         431
     |- Cancelled            499  the client or an operator stopped it; logged, never sent
     |- EngineFailure        502  server_error: the engine gave up
+    |  |- EngineDied             code engine_died: its process did (--isolate-engine)
     |  `- OutputError            output_error: it answered, with nothing a person can hear
     |- Busy                 503  server_busy + Retry-After
     |  `- NotReady               starting up or draining
@@ -52,6 +54,17 @@ class PhonateError(Exception):
 
 class SetupError(PhonateError):
     """The command cannot start: a wrong option, a missing file, a port in use."""
+
+
+class InternalError(PhonateError):
+    """Something that nobody foresaw, without its details: those are in the log."""
+
+    code = "internal_error"
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(
+            f"An unexpected error. It is in the server's log under request {request_id}."
+        )
 
 
 class StorageError(PhonateError):
@@ -163,6 +176,12 @@ class EngineFailure(PhonateError):
     status = 502
     type = "server_error"
     code = "engine_failure"
+
+
+class EngineDied(EngineFailure):
+    """The process that the engine lived in is gone; a new one is being started."""
+
+    code = "engine_died"
 
 
 class OutputError(EngineFailure):

@@ -67,7 +67,7 @@ async def _say(
         with open_voices(settings, engine.info, encode) as voices:
             await service.start()
             language = voices.routing.explicit(None)
-            chosen = await voice_for(voices, text, voice, language, "auto")
+            chosen = await voice_for(voices, text, voice, language, settings.clone_mode)
             request = SpeechRequest(
                 text=text,
                 voice=chosen.id,
@@ -76,6 +76,7 @@ async def _say(
                 language=chosen.language,
                 seed=seed,
                 speed=speed,
+                clone_mode=settings.clone_mode,
                 whole=True,
             )
             blocks = [block async for block in service.speak(request).blocks()]

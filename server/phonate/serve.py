@@ -8,6 +8,7 @@ import socket
 import sys
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -20,7 +21,10 @@ from phonate.app import create_app
 from phonate.cli_models import shown_progress
 from phonate.engine.choose import create_engine
 from phonate.errors import SetupError
+from phonate.listen import address_of, listening
+from phonate.notify import Notifier
 from phonate.settings import Settings
+from phonate.supervised import Supervised
 
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may keep the interpreter while others want it. At Python's 5 ms, a chunk on its
@@ -34,21 +38,33 @@ def serve(settings: Settings) -> None:
     """Run until a signal ends it. Raises SetupError before the socket opens."""
     logs.set_up(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    notifier = Notifier.from_environment()
     raise_file_limit(settings.max_connections + SPARE + OTHER_FILES)
-    sock = bind(settings.host, settings.port)
-    with shown_progress() as progress:
-        engine = create_engine(settings, progress)
-    app = create_app(settings, engine)
-    host, port = sock.getsockname()[:2]
-    server = Server(uvicorn_config(app, settings), app, f"http://{_bracketed(host)}:{port}")
-    try:
-        asyncio.run(server.serve(sockets=[sock]))
-    except SystemExit:
-        if isinstance(error := getattr(app.state, "start_error", None), SetupError):
-            raise error from None
-        raise
+    with listening(settings.host, settings.port, settings.uds, settings.uds_mode) as sock:
+        notifier.status("Loading the voice")
+        with shown_progress() as progress:
+            engine = create_engine(settings, progress)
+        app = create_app(settings, engine)
+        server = Server(
+            uvicorn_config(app, settings), app, address_of(sock), supervised(app, notifier)
+        )
+        try:
+            asyncio.run(server.serve(sockets=[sock]))
+        except SystemExit:
+            if isinstance(error := getattr(app.state, "start_error", None), SetupError):
+                raise error from None
+            raise
     if not server.started:
         sys.exit(1)
+
+
+def supervised(app: Any, notifier: Notifier) -> Supervised:
+    """Asks the app's state, which exists once the app has started."""
+    return Supervised(
+        notifier,
+        healthy=lambda: app.state.phonate.service.health().ok,
+        reload=lambda: app.state.phonate.reload(),  # noqa: PLW0108 - not there yet
+    )
 
 
 def uvicorn_config(app: Starlette, settings: Settings) -> uvicorn.Config:
@@ -62,6 +78,8 @@ def uvicorn_config(app: Starlette, settings: Settings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        # Its default believes whoever connects from 127.0.0.1; api/forwarded.py asks the operator.
+        proxy_headers=False,
         ws="websockets-sansio",
         ws_per_message_deflate=False,
         # Pings keep proxies from closing quiet connections, but a late pong is no offence: a
@@ -76,13 +94,17 @@ FLUSH_S = 5.0
 
 
 class Server(uvicorn.Server):
-    """Says where it listens once it really does. The first signal drains (`api.drain`), during
-    which the door stays open to say 503; the second ends the process where it stands."""
+    """Says where it listens once it really does, to people and to the service manager. The first
+    signal drains (`api.drain`), during which the door stays open to say 503; the second ends the
+    process where it stands."""
 
-    def __init__(self, config: uvicorn.Config, app: Starlette, address: str) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: Starlette, address: str, supervised: Supervised
+    ) -> None:
         super().__init__(config)
         self._app = app
         self._address = address
+        self._supervised = supervised
         self._signalled = False
         self._draining: asyncio.Task[None] | None = None
 
@@ -90,6 +112,7 @@ class Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self.started:
+            self._supervised.started(f"Listening on {self._address}")
             print(_greeting(self._address), flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -101,6 +124,7 @@ class Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._begin_drain)
 
     def _begin_drain(self) -> None:
+        self._supervised.stopping()
         drain = Drain(self._app.state.phonate)
         drain.begin()
         self._draining = asyncio.ensure_future(self._drain(drain))
@@ -111,32 +135,19 @@ class Server(uvicorn.Server):
         finally:
             self.should_exit = True
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if not self._signalled:
+            self._supervised.stopping()
+        await super().shutdown(sockets)
+        self._supervised.ended()
+
 
 def _greeting(address: str) -> str:
+    where, how = address, "Open it in a browser, or try"
+    if address.startswith("unix:"):
+        where, how = f"--unix-socket {address.removeprefix('unix:')} http://localhost", "Try"
     return (
         f"phonate listens on {address}\n"
-        f"Try: curl {address}/v1/audio/speech -H 'Content-Type: application/json' "
-        """-d '{"input":"Hello there!"}' -o hello.mp3"""
+        f"{how}: curl {where}/v1/audio/speech "
+        """-H 'Content-Type: application/json' -d '{"input":"Hello there!"}' -o hello.mp3"""
     )
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A socket to listen on. Raises SetupError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio sets TCP_NODELAY only where it is: without that, the
-    # first audio waits up to 40 ms behind the headers for the client's delayed ACK.
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-    except (OSError, OverflowError) as error:
-        sock.close()
-        raise SetupError(
-            f"--host {host} --port {port}: cannot listen there ({error}). "
-            "Choose another with --port, or --port 0 for a free one."
-        ) from None
-    return sock
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -41,12 +41,40 @@ def _bytes(value: object) -> object:
 Bytes = Annotated[int, BeforeValidator(_bytes)]
 
 
+def _cpu_mask(value: object) -> object:
+    """A mask (`0x0f`, `15`: bit n is CPU n) or a list (`0-3`, `0,2`). A bare number is a mask."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if "," not in text and "-" not in text:
+        return int(text, 0)
+    mask = 0
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        low, high = int(first), int(last or first)
+        if not 0 <= low <= high < 64:
+            raise ValueError(f"{part.strip()!r} is no range of CPUs")
+        for cpu in range(low, high + 1):
+            mask |= 1 << cpu
+    return mask
+
+
+_CPUS = "a mask such as 0x0f, or a list such as 0-3,6, of the CPUs 0 to 63"
+
+CpuMask = Annotated[int, BeforeValidator(_cpu_mask)]
+
+
 def _option(default: Any, group: str, help_: str, **rules: Any) -> Any:
-    """One option: its default, the heading it stands under, what it means, and its range."""
-    secret = rules.pop("secret", False)
-    return Field(
-        default, description=help_, json_schema_extra={"group": group, "secret": secret}, **rules
-    )
+    """One option: its default, the heading it stands under, what it means, and its range.
+    `also`: further names for it, which people bring from other servers. `allowed`: what it may
+    be, for error messages, where it is no range."""
+    extra = {
+        "group": group,
+        "secret": rules.pop("secret", False),
+        "also": list(rules.pop("also", ())),
+        "allowed": rules.pop("allowed", ""),
+    }
+    return Field(default, description=help_, json_schema_extra=extra, **rules)
 
 
 def _default_voice_dir() -> Path:
@@ -60,29 +88,36 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     # fmt: off
-    model: str | None = _option(None, "Engine", "a Qwen3-TTS model: a short name, a hub id, or the path of a talker GGUF; default: the built-in voice")
+    model: str | None = _option(None, "Engine", "a Qwen3-TTS model: a short name, a hub id, or the path of a talker GGUF; default: the built-in voice", also=("model_id",))
     talker: Path | None = _option(None, "Engine", "path of the talker GGUF")
     codec: Path | None = _option(None, "Engine", "path of the codec GGUF")
     quant: Literal["F32", "BF16", "Q8_0", "Q4_K_M"] = _option("Q8_0", "Engine", "which files of a named model")
     model_cache_dir: Path | None = _option(None, "Engine", "where models are kept; default: the hub's own place")
     local_files_only: bool = _option(False, "Engine", "never download a model")
-    library: str | None = _option(None, "Engine", "native library: a path, or a name that `phonate doctor` lists; default: the best that is found")
+    library: str | None = _option(None, "Engine", "native library: a path, or a name that `phonate doctor` lists; default: the best that is found", also=("library_path",))
     device: Literal["auto", "cpu", "gpu"] = _option("auto", "Engine", "a library for another device is refused")
     cpu_threads: int | None = _option(None, "Engine", "threads of the native engine; default: physical cores, at most 8", ge=1, le=256)
     cpu_codec_threads: int = _option(0, "Engine", "threads of the codec, where the library has them apart; 0 is its choice", ge=0, le=256)
+    cpu_affinity: CpuMask = _option(0, "Engine", "logical CPUs of the workers, where the library can pin them: a mask (0x0f) or a list (0-3,6); 0 is any", ge=0, lt=2**64, allowed=_CPUS)
+    cpu_codec_affinity: CpuMask = _option(0, "Engine", "the same for the codec's threads", ge=0, lt=2**64, allowed=_CPUS)
     cpu_stream_frames: int = _option(0, "Engine", "codec frames in a chunk; 0 is the library's choice", ge=0, le=64)
     precision: Literal["exact", "fast"] = _option("exact", "Engine", "fast: fewer bits per weight, where the library has it")
     fa: bool = _option(True, "Engine", "flash attention, where the library has it")
     clamp_fp16: bool | None = _option(None, "Engine", "clamp to half precision; default: on the GPU only")
     codec_chunk_sec: float = _option(24.0, "Engine", "seconds that the codec decodes at a time when not streaming", gt=0, le=600)
     onset_silence_profile: str | None = _option(None, "Engine", "codes that are not chosen first, for one known pair of model files")
+    isolate_engine: bool = _option(False, "Engine", "run the engine in a process of its own, which is started anew when it crashes or hangs")
     alias: list[str] = _option([], "Engine", "a further id under which the model is served")
-    max_batch: int = _option(1, "Engine", "syntheses at a time", ge=1, le=64)
+    max_batch: int = _option(1, "Engine", "syntheses at a time", ge=1, le=64, also=("max_active_requests",))
     max_queued_requests: int = _option(8, "Engine", "requests that may wait; more are answered 503", ge=0, le=100_000)
 
     host: str = _option("127.0.0.1", "Network", "address to listen on")
     port: int = _option(8080, "Network", "port to listen on; 0 picks a free one", ge=0, le=65535)
-
+    uds: Path | None = _option(None, "Network", "listen on this unix socket instead of an address")
+    uds_mode: str = _option("660", "Network", "permissions of the unix socket, octal", pattern="^0?[0-7]{3}$", allowed="three octal digits, such as 660")
+    root_path: str = _option("", "Network", "the path under which a proxy shows this server, such as /speech", pattern=r"^(/[\w.~-]+)*$", allowed="a path that begins with / and does not end with one")
+    proxy_headers: bool = _option(False, "Network", "believe X-Forwarded-For, -Proto and -Host of trusted proxies")
+    trusted_proxy: list[str] = _option([], "Network", "a proxy that --proxy-headers believes: an address, a network in CIDR form, or unix for the peer on the unix socket")
     allow_lan: bool = _option(False, "Network", "allow an address beyond loopback; needs an API key")
     cors_origin: list[str] = _option([], "Network", "a web origin that may call; default: loopback on any port")
 
@@ -104,6 +139,8 @@ class Settings(BaseModel):
     startup_warmup_tokens: int = _option(32, "Voices", "codec frames of it at most", ge=1, le=4096)
     startup_warmup_routes: bool = _option(True, "Voices", "prepare the voices that routes lead to before the server is ready")
     allow_reference_urls: list[str] = _option([], "Voices", "a host from which ref_audio may be fetched")
+
+    clone_mode: Literal["auto", "speaker_only"] = _option("auto", "Voices", "how requests that do not say clone: auto continues the recording where the voice has a transcript; speaker_only is faster and what RealtimeTTS does on the CPU")
 
     trim_silence: bool = _option(True, "Sound", "cut leading silence")
     silence_threshold: float = _option(0.005, "Sound", "mean |x| of 5 ms above which there is sound", ge=0, le=1)
@@ -136,6 +173,7 @@ class Settings(BaseModel):
 
     metrics: bool = _option(True, "Logging", "serve /metrics; it needs a key where any is set")
     metrics_key: str | None = _option(None, "Logging", "a key that opens /metrics and nothing else", secret=True, min_length=1)
+    traces: Literal["auto", "on", "off"] = _option("auto", "Logging", "OpenTelemetry traces, from phonate[otel]; auto: when OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_TRACES_EXPORTER=otlp asks for them")
     log_level: Literal["debug", "info", "warning", "error"] = _option("info", "Logging", "least severe message that is logged")
     log_format: Literal["text", "json"] = _option("text", "Logging", "one line of text, or one JSON object, a message")
     # fmt: on
@@ -159,14 +197,30 @@ def group_of(info: FieldInfo) -> str:
     return str(_extra(info)["group"])
 
 
+def other_names(info: FieldInfo) -> list[str]:
+    """Names, spelled like fields, that mean this option too."""
+    return list(_extra(info)["also"])
+
+
 def is_secret(info: FieldInfo) -> bool:
     return bool(_extra(info)["secret"])
+
+
+def secret_names() -> frozenset[str]:
+    """Options that are keys."""
+    return frozenset(name for name, info in Settings.model_fields.items() if is_secret(info))
 
 
 def _extra(info: FieldInfo) -> dict[str, Any]:
     extra = info.json_schema_extra
     assert isinstance(extra, dict)
     return extra
+
+
+SPELLINGS = {name: name for name in Settings.model_fields} | {
+    other: name for name, info in Settings.model_fields.items() for other in other_names(info)
+}
+"""Every name that an option may be given by -> the option."""
 
 
 def load(
@@ -202,9 +256,10 @@ def _is_list(info: FieldInfo) -> bool:
 def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     """PHONATE_PORT and the like; a list is separated by commas or line ends."""
     found: dict[str, Any] = {}
-    for name, info in Settings.model_fields.items():
-        value = environ.get(ENV_PREFIX + name.upper())
-        if value is None or value == "":
+    for spelled, name in SPELLINGS.items():
+        info = Settings.model_fields[name]
+        value = environ.get(ENV_PREFIX + spelled.upper())
+        if value is None or value == "" or name in found:
             continue
         if _is_list(info):
             found[name] = [part.strip() for part in re.split(r"[,\n]", value) if part.strip()]
@@ -222,12 +277,16 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise SetupError(f"--config {path}: cannot be read ({error.strerror}).") from None
     except tomllib.TOMLDecodeError as error:
         raise SetupError(f"--config {path}: not valid TOML ({error}).") from None
-    values = {key.replace("-", "_"): value for key, value in data.items()}
-    for key in values:
-        if key not in Settings.model_fields:
+    values: dict[str, Any] = {}
+    for written, value in data.items():
+        name = SPELLINGS.get(written.replace("-", "_"))
+        if name is None:
             raise SetupError(
-                f"--config {path}: unknown key {key!r}. `phonate config` lists all keys."
+                f"--config {path}: unknown key {written!r}. `phonate config` lists all keys."
             )
+        if name in values:
+            raise SetupError(f"--config {path}: {written!r} says {name!r} a second time.")
+        values[name] = value
     return values
 
 
@@ -246,6 +305,8 @@ def _explain(error: ValidationError, origins: Mapping[str, Origin], file: Path |
 
 
 def _range_text(info: FieldInfo) -> str:
+    if allowed := _extra(info)["allowed"]:
+        return f" Allowed: {allowed}."
     bounds = {}
     for rule in info.metadata:
         for name in ("ge", "gt", "le", "lt"):

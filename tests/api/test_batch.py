@@ -49,6 +49,17 @@ def test_each_item_has_its_own_result_in_the_order_of_the_items():
     assert results[5]["seed"] == 5
 
 
+def test_a_bug_in_the_engine_costs_one_item():
+    engine = ScriptedEngine({"bad": [Fail(ZeroDivisionError("secret detail"))]})
+    with running(engine) as server:
+        answer = ask(server, {"items": [{"input": "bad"}, {"input": "good"}]})
+    assert answer.status_code == 200
+    bad, good = answer.json()["results"]
+    assert bad["error"]["code"] == "internal_error"
+    assert "secret" not in answer.text
+    assert good["status"] == "success"
+
+
 @pytest.mark.parametrize(
     "items", [None, [], "x", [1], [{"input": "a"}] * 33], ids=["no", "empty", "str", "int", "33"]
 )

@@ -8,8 +8,10 @@ import pytest
 from support import running
 
 from phonate.api.guard import is_loopback
+from phonate.app import create_app
 from phonate.engine.scripted import ScriptedEngine
 from phonate.errors import SetupError
+from phonate.settings import load
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +173,11 @@ def test_settings_that_would_be_unsafe_or_wrong_do_not_start(options, words):
         pass
 
 
+def test_on_a_unix_socket_the_address_is_of_no_account(tmp_path):
+    options = {"host": "0.0.0.0", "uds": str(tmp_path / "s"), "voice_dir": str(tmp_path / "v")}
+    assert create_app(load(options, {}).settings, ScriptedEngine())
+
+
 def test_an_empty_key_file_does_not_start(tmp_path):
     empty = tmp_path / "keys"
     empty.write_text("# nothing\n\n")
@@ -226,6 +233,39 @@ def test_keys_in_a_websocket_handshake(locked):
         )
     )
     assert results == [401, 401, "open", "open", "phonate", 403, "open"]
+
+
+def test_the_page_of_this_server_may_open_a_websocket(locked):
+    """Under whatever name it is reached, but never without the key."""
+    import asyncio
+
+    import websockets
+
+    async def knock(origin, **headers):
+        try:
+            async with websockets.connect(
+                "ws://speech.example:8080/v1/audio/speech-stream",
+                host="127.0.0.1",
+                port=locked.port,
+                origin=origin,
+                additional_headers=headers,
+            ):
+                return "open"
+        except websockets.exceptions.InvalidStatus as refused:
+            return refused.response.status_code
+
+    key = {"Authorization": "Bearer secret-a"}
+    results = asyncio.run(
+        _all(
+            knock("http://speech.example:8080", **key),
+            knock("https://Speech.example:8080", **key),
+            knock("http://speech.example:8080"),
+            knock("http://speech.example", **key),
+            knock("http://other.example:8080", **key),
+            knock("null", **key),
+        )
+    )
+    assert results == ["open", "open", 401, 403, 403, 403]
 
 
 async def _all(*awaitables):

@@ -1,8 +1,10 @@
+import dataclasses
+
 import httpx
 import pytest
 from support import running
 
-from phonate.engine.scripted import Emit, Fail, ScriptedEngine
+from phonate.engine.scripted import DEFAULT_INFO, Emit, Fail, ScriptedEngine
 from phonate.errors import EngineFailure
 
 
@@ -44,6 +46,33 @@ def test_what_is_counted():
     assert value(text, "phonate_engine_stalls_total") == 0
     assert value(text, "phonate_voices") == 0
     assert 'engine="scripted"' in text
+
+
+def test_lanes_are_told_one_by_one():
+    """Two requests at once on three lanes: two are busy, and then two were used."""
+    info = dataclasses.replace(DEFAULT_INFO, max_batch=3)
+    engine = ScriptedEngine({"long": [Emit.tone(60, pace_s=0.05)]}, info)
+    body = {"input": "long", "response_format": "pcm"}
+    with running(engine, max_batch=3) as server:
+        address = f"{server.address}/v1/audio/speech"
+        with (
+            httpx.stream("POST", address, json=body) as first,
+            httpx.stream("POST", address, json=body) as second,
+        ):
+            pieces = first.iter_raw(), second.iter_raw()
+            for each in pieces:
+                next(each)
+            during = scrape(server).text
+        text = scrape(server).text
+        while value(text, 'phonate_lane_busy{lane="0"}') or value(
+            text, 'phonate_lane_busy{lane="1"}'
+        ):
+            text = scrape(server).text
+    assert [value(during, f'phonate_lane_busy{{lane="{i}"}}') for i in range(3)] == [1, 1, 0]
+    assert [value(text, f'phonate_lane_uses_total{{lane="{i}"}}') for i in range(3)] == [1, 1, 0]
+    assert value(text, 'phonate_lane_held_seconds_total{lane="0"}') > 0
+    assert value(text, 'phonate_lane_held_seconds_total{lane="2"}') == 0
+    assert 'lane="3"' not in text
 
 
 def test_clients_cannot_make_labels():

@@ -69,6 +69,7 @@ def test_an_embedding_of_the_clients_own(server):
         ({"ref_audio": "http://127.0.0.1/a.wav"}, "ref_audio", 400),
         ({"ref_audio": "http://169.254.169.254/latest"}, "ref_audio", 400),
         ({"ref_audio": base64.b64encode(b"not audio at all").decode()}, "ref_audio", 415),
+        ({"ref_audio": "Zoë"}, "ref_audio", 400),
         ({"ref_audio": recording(0.3)}, "ref_audio", 400),
         ({"ref_text": "alone"}, "ref_text", 400),
         ({"x_vector_only_mode": True}, "x_vector_only_mode", 400),
@@ -101,3 +102,11 @@ def test_the_text_layout_and_the_first_packet_reach_the_engine(server):
     first, second = (call.request for call in server.engine.calls)
     assert (first.text_layout, first.initial_codec_chunk_frames) == ("non_streaming", 2)
     assert second.text_layout == "streaming"
+
+
+def test_the_operator_chooses_how_those_who_do_not_say_clone():
+    with running(ScriptedEngine(info=CLONER), clone_mode="speaker_only") as server:
+        ask(server, speaker_embedding=[0.5] * 8)
+        ask(server, speaker_embedding=[0.5] * 8, clone_mode="auto")
+        modes = [call.request.clone_mode for call in server.engine.calls]
+    assert modes == ["speaker_only", "auto"]

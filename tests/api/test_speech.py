@@ -15,6 +15,7 @@ from phonate.engine.scripted import (
     DEFAULT_INFO,
     Emit,
     Fail,
+    Finish,
     Hang,
     ScriptedEngine,
     Wait,
@@ -228,16 +229,56 @@ def test_a_failure_after_bytes_were_sent_breaks_the_connection():
         assert ask(server, input="still alive").status_code == 200
 
 
-def test_a_failure_in_sse_is_an_event():
+def test_a_wrong_method_is_told_all_the_right_ones(scripted):
+    for path, methods in (
+        ("/v1/audio/voices", "GET, POST"),
+        ("/v1/audio/voices/x", "DELETE, GET"),
+        ("/v1/audio/voice_consents/x", "DELETE, GET, POST"),
+        ("/v1/audio/speech", "POST"),
+    ):
+        answer = httpx.put(scripted.address + path)
+        assert answer.status_code == 405
+        assert answer.headers["allow"] == methods
+
+
+def test_an_engine_that_stops_by_itself_is_a_502():
+    with running(ScriptedEngine({TEXT: [Finish("cancelled")]})) as server:
+        refused(ask(server), 502, code="engine_failure")
+        refused(ask(server, stream=False), 502, code="engine_failure")
+
+
+def events_until_it_breaks(server):
+    """(text, headers) of an event stream whose connection breaks off."""
+    pieces = []
+    body = {"input": TEXT, "stream_format": "sse"}
+    with (
+        httpx.stream("POST", f"{server.address}/v1/audio/speech", json=body) as answer,
+        pytest.raises(httpx.RemoteProtocolError),
+    ):
+        pieces.extend(answer.iter_text())
+    return "".join(pieces), answer.headers
+
+
+def test_an_unexpected_exception_in_sse_is_an_event_without_its_details():
+    steps = [Emit.tone(1.0), Wait(0.1), Fail(ZeroDivisionError("secret detail"))]
+    with running(ScriptedEngine({TEXT: steps})) as server:
+        text, headers = events_until_it_breaks(server)
+    last = json.loads(text.strip().rpartition("data: ")[2])
+    assert last["type"] == "speech.audio.error"
+    assert last["error"]["code"] == "internal_error"
+    assert headers["x-request-id"] in last["error"]["message"]
+    assert "secret" not in text
+
+
+def test_a_failure_in_sse_is_an_event_and_breaks_the_connection():
     steps = [Emit.tone(1.0), Wait(0.1), Fail(EngineFailure("boom"))]
     with running(ScriptedEngine({TEXT: steps})) as server:
-        answer = ask(server, stream_format="sse")
-        last = answer.text.strip().split("\n\n")[-1]
-        name, data = last.split("\n")
-        assert name == "event: speech.audio.error"
-        payload = json.loads(data.removeprefix("data: "))
-        assert payload["type"] == "speech.audio.error"
-        assert payload["error"]["message"] == "boom"
+        text, _ = events_until_it_breaks(server)
+    name, data = text.strip().split("\n\n")[-1].split("\n")
+    assert name == "event: speech.audio.error"
+    payload = json.loads(data.removeprefix("data: "))
+    assert payload["type"] == "speech.audio.error"
+    assert payload["error"]["message"] == "boom"
 
 
 def test_the_first_bytes_do_not_wait_for_the_last():

@@ -1,8 +1,12 @@
+"""LiteLLM's `speech` and `aspeech` with the provider `openai`."""
+
+import asyncio
+
 import litellm
 import openai
 import pytest
 
-from conftest import SENTENCE, check_speech, decode
+from conftest import ENDLESS, SENTENCE, check_speech, decode
 
 
 def test_speech(base_url):
@@ -27,3 +31,24 @@ def test_an_error(base_url):
             model="openai/tts-1", voice="nobody", input=SENTENCE, api_base=base_url, api_key="x",
             max_retries=0,
         )  # fmt: skip
+
+
+def test_a_stream_that_is_cut_is_an_error(stage):
+    with pytest.raises(openai.APIError):
+        litellm.speech(
+            model="openai/tts-1", voice="alloy", input=f"cut {SENTENCE}", api_base=stage.base_url,
+            api_key="x", max_retries=0,
+        )  # fmt: skip
+
+
+async def test_cancelling_the_task_stops_the_engine(stage):
+    task = asyncio.ensure_future(
+        litellm.aspeech(
+            model="openai/tts-1", voice="alloy", input=ENDLESS, api_base=stage.base_url,
+            api_key="x", max_retries=0,
+        )
+    )  # fmt: skip
+    async with stage.stops_async():
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task

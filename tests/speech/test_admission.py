@@ -55,6 +55,73 @@ async def test_keys_take_turns():
     assert order == ["A", "B", "A", "A", "A"]
 
 
+async def test_a_free_slot_goes_to_the_key_that_holds_the_fewest():
+    """A holds all four, and more of A waits before B and C: they are next all the same."""
+    admission = Admission(max_active=4, max_queued=20)
+    held = [await admission.acquire("A") for _ in range(4)]
+    order, slots = [], []
+
+    async def wait(key):
+        slot = await admission.acquire(key)
+        order.append(key)
+        slots.append(slot)
+
+    tasks = [asyncio.create_task(wait(k)) for k in "AAAABBBC"]
+    await settle()
+    for slot in held:
+        slot.release()
+        await settle()
+    # Then each holds one: turns.
+    assert order == ["B", "C", "A", "B"]
+    for slot in slots:
+        slot.release()
+        await settle()
+    for slot in slots[4:]:
+        slot.release()
+    await asyncio.gather(*tasks)
+    assert sorted(order) == sorted("AAAABBBC")
+    assert (admission.active, admission.queued) == (0, 0)
+
+
+async def test_keys_with_work_share_the_slots_evenly():
+    """Whoever asks more often, however they arrived: over time each key gets its part."""
+    admission = Admission(max_active=4, max_queued=1000)
+    served = dict.fromkeys("ABCD", 0)
+
+    async def work(key):
+        slot = await admission.acquire(key)
+        served[key] += 1
+        at_forty.append(dict(served)) if sum(served.values()) == 40 else None
+        await asyncio.sleep(0)
+        slot.release()
+
+    at_forty: list[dict[str, int]] = []
+    asked = "A" * 100 + "B" * 50 + "C" * 12 + "D" * 12
+    await asyncio.gather(*(work(key) for key in asked))
+    assert served == {"A": 100, "B": 50, "C": 12, "D": 12}
+    assert all(8 <= n <= 16 for n in at_forty[0].values()), at_forty
+
+
+async def test_lanes_are_numbered_and_counted():
+    clock = Clock()
+    admission = Admission(max_active=3, max_queued=0, clock=clock)
+    first, second = await admission.acquire(), await admission.acquire()
+    assert (first.lane, second.lane) == (0, 1)
+    assert [lane.busy for lane in admission.lanes] == [True, True, False]
+    clock.now += 2
+    first.release()
+    first.release()
+    clock.now += 1
+    again = await admission.acquire()
+    assert again.lane == 0
+    second.release()
+    assert [(lane.n_holds, lane.held_s, lane.busy) for lane in admission.lanes] == [
+        (1, 2.0, True),
+        (1, 3.0, False),
+        (0, 0.0, False),
+    ]
+
+
 async def test_a_full_queue_is_refused_with_a_retry_after_from_recent_speed():
     clock = Clock()
     admission = Admission(max_active=1, max_queued=1, clock=clock)

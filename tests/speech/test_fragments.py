@@ -393,6 +393,14 @@ def test_split_keeps_paragraphs_apart() -> None:
     ]
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.one_of(prose, anything))
+def test_split_leaves_a_text_whole_that_fits_and_has_no_paragraphs(text: str) -> None:
+    text = " ".join(text.split("\n"))
+    expected = [Fragment(text, 0, End.END)] if text else []
+    assert split(text, max_chars=len(text)) == expected
+
+
 def test_split_of_nothing() -> None:
     assert split("") == []
     assert [f.spoken for f in split("   ")] == [False]

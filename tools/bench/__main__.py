@@ -11,6 +11,7 @@ import argparse
 
 import builtin
 import engine
+import lanes
 import overhead
 import sessions
 from common import commit, machine
@@ -20,6 +21,7 @@ SECTIONS = {
     "overhead": overhead.run,
     "sessions": sessions.run,
     "engine": engine.run,
+    "lanes": lanes.run,
 }
 
 

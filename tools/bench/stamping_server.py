@@ -14,7 +14,8 @@ from overhead import stamp
 from phonate.app import create_app
 from phonate.engine.base import Samples
 from phonate.engine.scripted import DEFAULT_INFO, FRAME_S, Emit, ScriptedEngine
-from phonate.serve import SWITCH_INTERVAL_S, bind, uvicorn_config
+from phonate.listen import bind
+from phonate.serve import SWITCH_INTERVAL_S, uvicorn_config
 from phonate.settings import load
 
 

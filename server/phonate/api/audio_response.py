@@ -12,11 +12,12 @@ import base64
 import contextlib
 import json
 import logging
+import time
 import urllib.parse
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import numpy as np
 from starlette.responses import Response
@@ -24,13 +25,52 @@ from starlette.types import Receive, Scope, Send
 
 from phonate.api.envelope import error_body, error_response
 from phonate.api.presence import when_gone
-from phonate.audio.encoders import Format
+from phonate.audio.encoders import FORMATS, Format
 from phonate.errors import Cancelled, PhonateError
+from phonate.speech.observer import Stage
 from phonate.speech.utterance import Utterance
 
 log = logging.getLogger("phonate.speech")
 
 P = ParamSpec("P")
+
+
+_TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+
+SPEECH: dict[str, Any] = {
+    "description": "Audio: chunked as it is made, or whole (`stream: false`) with its length and "
+    "the headers said to be for that; or events. It begins when there is something to hear, so "
+    "that what fails before has its own status; what fails later cuts the transfer.",
+    "content": {
+        **{row.content_type: BINARY for row in FORMATS.values()},
+        "text/event-stream": {
+            "schema": {"$ref": "#/components/schemas/SpeechEvent"},
+        },
+    },
+    "headers": {
+        "X-Voice": {"description": "Who speaks.", "schema": _TEXT, "required": True},
+        "X-Language": {"schema": _TEXT, "required": True},
+        "X-Seed": {"description": "Say it again: send this.", "schema": _NUMBER, "required": True},
+        "X-Audio-Encoding": {"schema": _TEXT, "required": True},
+        "X-Audio-Sample-Rate": {"schema": _NUMBER, "required": True},
+        "X-Audio-Channels": {"schema": _NUMBER, "required": True},
+        "X-Audio-Bits-Per-Sample": {"schema": _NUMBER, "required": True},
+        "Server-Timing": {"schema": _TEXT, "required": True},
+        "X-Unspoken-Text": {"description": "What the voice leaves out.", "schema": _TEXT},
+        **{
+            name: {"description": "Whole audio only.", "schema": schema}
+            for name, schema in {
+                "X-Finish-Reason": {"type": "string", "enum": ["stop", "length"]},
+                "X-Audio-Duration-Ms": _NUMBER,
+                "X-Usage-Input-Tokens": _NUMBER,
+                "X-Usage-Output-Tokens": _NUMBER,
+                "X-Usage-Total-Tokens": _NUMBER,
+            }.items()
+        },
+    },
+}
+"""The good answer, for /openapi.json."""
 
 
 def header_value(text: str, limit: int = 512) -> str:
@@ -114,7 +154,9 @@ class AudioResponse(Response):
             await self._refuse(error, scope, receive, send)
             return
         pcm = np.concatenate(blocks)
-        body = await self._encode(self._format.encode, pcm, self._rate)
+        with utterance.stage("encode", format=self._format.name, samples=len(pcm)) as stage:
+            body = await self._encode(self._format.encode, pcm, self._rate)
+            stage.note(bytes=len(body))
         usage = usage_of(utterance)
         self.headers["Content-Length"] = str(len(body))
         self.headers["X-Usage-Input-Tokens"] = str(usage["input_tokens"])
@@ -141,23 +183,35 @@ class AudioResponse(Response):
             if not begun:
                 await self._refuse(error, scope, receive, send)
                 return
-            if self._delivery != "sse" or isinstance(error, Cancelled):
-                # Leaving the body open makes the server break the connection: that is the message.
-                log.warning("request %s cut: %s", scope["state"]["request_id"], error.message)
-                return
-            await send({"type": "http.response.body", "body": _error_event(error)})
+            # Leaving the body open makes the server break the connection: that is the message. For
+            # events, too: LiveKit knows none of errors, and would take what came for the whole.
+            log.warning("request %s cut: %s", scope["state"]["request_id"], error.message)
+            if self._delivery == "sse" and not isinstance(error, Cancelled):
+                last = _error_event(error)
+                await send({"type": "http.response.body", "body": last, "more_body": True})
             return
         last = self._done_event() if self._delivery == "sse" else b""
         await send({"type": "http.response.body", "body": last})
 
     async def _pieces(self) -> AsyncGenerator[bytes, None]:
         encoder = self._format.encoder(self._rate)
-        async with contextlib.aclosing(self._utterance.blocks()) as blocks:
-            async for block in blocks:
-                if piece := await self._encode(encoder.feed, block):
-                    yield piece
-        if piece := await self._encode(encoder.finish):
-            yield piece
+        busy_s = 0.0
+        with contextlib.ExitStack() as until_end:
+            stage: Stage | None = None
+            async with contextlib.aclosing(self._utterance.blocks()) as blocks:
+                async for block in blocks:
+                    if stage is None:  # The wait for the first block is the engine's.
+                        watch = self._utterance.stage("encode", format=self._format.name)
+                        stage = until_end.enter_context(watch)
+                    began = time.monotonic()
+                    piece = await self._encode(encoder.feed, block)
+                    busy_s += time.monotonic() - began
+                    if piece:
+                        yield piece
+            if piece := await self._encode(encoder.finish):
+                yield piece
+            if stage is not None:
+                stage.note(busy_s=busy_s)
 
     async def _begin(self, send: Send) -> None:
         # The seed may have changed in the one retry that a silent start is given.

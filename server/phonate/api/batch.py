@@ -16,8 +16,10 @@ import numpy as np
 from fastapi import APIRouter, Request
 from pydantic import BeforeValidator, ConfigDict, WithJsonSchema
 
+from phonate.api.answers import Batch
 from phonate.api.audio_response import usage_of
 from phonate.api.envelope import error_body
+from phonate.api.openapi import answers
 from phonate.api.presence import when_gone
 from phonate.api.schemas import SpeechBody
 from phonate.api.state import AppState, State
@@ -47,7 +49,16 @@ class BatchBody(Fields):
     items: Annotated[
         list[dict[str, Any]],
         BeforeValidator(_check_items),
-        WithJsonSchema({"type": "array", "items": {"type": "object"}, "maxItems": MAX_ITEMS}),
+        WithJsonSchema(
+            {
+                "type": "array",
+                "items": {"type": "object"},
+                "minItems": 1,
+                "maxItems": MAX_ITEMS,
+                "description": "Each with the fields of a SpeechBody. One that is wrong has an "
+                "error for its result.",
+            }
+        ),
     ]
 
 
@@ -100,9 +111,10 @@ class _Batch:
         finally:
             self._running.discard(utterance)
         rate = utterance.request.sample_rate
-        audio = await asyncio.get_running_loop().run_in_executor(
-            self._state.encoders, body.format.encode, pcm, rate
-        )
+        with utterance.stage("encode", format=body.format.name, samples=len(pcm)):
+            audio = await asyncio.get_running_loop().run_in_executor(
+                self._state.encoders, body.format.encode, pcm, rate
+            )
         return {
             "audio_data": base64.b64encode(audio).decode("ascii"),
             "media_type": body.format.content_type,
@@ -120,7 +132,7 @@ def _given(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if value is not None}
 
 
-@router.post("/v1/audio/speech/batch")
+@router.post("/v1/audio/speech/batch", responses=answers(Batch, 400, 429), response_model=None)
 async def create_batch(body: BatchBody, http: Request, state: AppState) -> dict[str, Any]:
     """Speak every item; one that fails says why and does not hurt the others."""
     batch = _Batch(state, body, http.state.request_id, http.state.key)

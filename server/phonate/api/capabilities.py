@@ -8,6 +8,8 @@ from typing import Any
 from fastapi import APIRouter
 
 from phonate import __version__
+from phonate.api.answers import Capabilities
+from phonate.api.openapi import answers
 from phonate.api.state import AppState
 from phonate.audio.encoders import FORMATS
 from phonate.audio.resample import RATES
@@ -16,10 +18,12 @@ from phonate.speech.language_names import CANONICAL
 router = APIRouter(tags=["capabilities"])
 
 ENDPOINTS = (
+    "GET /",
     "POST /v1/audio/speech",
     "POST /v1/audio/speech/batch",
     "WS /v1/audio/speech-stream",
     "WS /v1/audio/speech/stream",
+    "POST /v1/vapi/voice",
     "GET /v1/audio/voices",
     "POST /v1/audio/voices",
     "DELETE /v1/audio/voices/{id}",
@@ -32,12 +36,13 @@ ENDPOINTS = (
 )
 
 
-@router.get("/v1/capabilities")
-async def capabilities(state: AppState) -> dict[str, Any]:
+@router.get("/v1/capabilities", responses=answers(Capabilities), response_model=None)
+async def get_capabilities(state: AppState) -> dict[str, Any]:
     """Engine, audio, limits, controls and routes."""
     info, settings = state.service.engine.info, state.settings
     return {
         "server": {"name": "phonate", "version": __version__},
+        "needs_key": bool(settings.api_key or settings.api_key_file),
         "protocol": {"http": "openai-audio", "websocket": "phonate-1"},
         "engine": {
             "name": info.name,

@@ -15,14 +15,22 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from phonate.api.traffic import OVER_CAPACITY, Traffic
-from phonate.errors import InvalidRequest, NotFound, PhonateError, TooLarge, Unauthorized
+from phonate.errors import (
+    InternalError,
+    InvalidRequest,
+    NotFound,
+    PhonateError,
+    TooLarge,
+    Unauthorized,
+)
 from phonate.logs import begin_request
 from phonate.speech.fields import complaint
 
@@ -79,8 +87,10 @@ def _from_http(error: HTTPException) -> PhonateError:
     return InvalidRequest(str(error.detail))
 
 
-def install(app: FastAPI) -> None:
-    """Register the translations. `RequestContext` is added by the app, outermost."""
+def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
+    """Register the translations; `routers` are those of the app. `RequestContext` is added by the
+    app, outermost."""
+    routes = [route for router in routers for route in router.routes]
 
     @app.exception_handler(PhonateError)
     async def _ours(request: Request, error: PhonateError) -> Response:
@@ -94,7 +104,18 @@ def install(app: FastAPI) -> None:
     async def _http(request: Request, error: HTTPException) -> Response:
         answer = error_response(_from_http(error))
         answer.headers.update(error.headers or {})
+        if error.status_code == 405:
+            answer.headers["Allow"] = ", ".join(_allowed(request, routes))
         return answer
+
+
+def _allowed(request: Request, routes: Sequence[BaseRoute]) -> list[str]:
+    """Every method of the address. The router's own Allow stops at the first route that fits."""
+    methods: set[str] = set()
+    for route in (*routes, *request.app.routes):
+        if route.matches(request.scope)[0] is not Match.NONE:
+            methods |= getattr(route, "methods", None) or set()
+    return sorted(methods)
 
 
 class RequestContext:
@@ -137,10 +158,7 @@ class RequestContext:
             if status or scope["type"] != "http":
                 raise
             log.exception("request %s failed", request_id)
-            crash = PhonateError(
-                f"An unexpected error. It is in the server's log under request {request_id}.",
-                code="internal_error",
-            )
+            crash = InternalError(request_id)
             await error_response(crash)(scope, receive, send_with_id)
         finally:
             _log(scope, request_id, status, (time.monotonic() - started) * 1000)
@@ -157,6 +175,7 @@ def _log(scope: Scope, request_id: str, status: int, milliseconds: float) -> Non
         "status": status or None,
         "ms": round(milliseconds, 1),
         "key": scope["state"].get("key") or None,
+        "client": client[0] if (client := scope.get("client")) else None,
     }
     log.info(
         "%s %s %s %s %.1f ms", request_id, method, path, status or "-", milliseconds, extra=fields

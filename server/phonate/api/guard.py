@@ -36,6 +36,9 @@ from phonate.errors import (
 OPEN = frozenset({"/", "/health", "/ready", "/v1/test", "/v1/capabilities"})
 """Never need a key: supervisors, and the page that asks for it."""
 
+PAGE_FILES = "/page/"
+"""What the page is made of; as open as the page."""
+
 LISTINGS = re.compile(r"/v1/(audio/voices|models(/.*)?|audio/models)")
 """GET on these is open unless `--protect-listings`: Open WebUI lists before it has a key."""
 
@@ -95,6 +98,20 @@ def allows_origin(policy: Policy, origin: str) -> bool:
         return False
 
 
+def is_own(origin: str, host: str | None) -> bool:
+    """The page that this server sent. A name that somebody pointed at us (DNS rebinding) also looks
+    like that, but either fails the Host check or needs a key. The scheme is the proxy's affair."""
+    return origin.partition("://")[2].lower() == (host or "").lower() != ""
+
+
+def path_of(scope: Scope) -> str:
+    """The path as the routes see it: without --root-path, whether or not the proxy cut it off."""
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    if root and (path == root or path.startswith(root + "/")):
+        return path[len(root) :] or "/"
+    return path
+
+
 def head_problem(scope: Scope) -> str | None:
     """Why the head of a request is too large, None when it is not."""
     headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
@@ -148,7 +165,7 @@ class Guard:
     def _check_capacity(self, scope: Scope) -> None:
         """Health and reads go on; see `wire` for connections beyond the number."""
         reading = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        if scope["state"].get(OVER_CAPACITY) and not (reading and scope["path"] in OPEN):
+        if scope["state"].get(OVER_CAPACITY) and not (reading and path_of(scope) in OPEN):
             self._traffic.refused["full"] += 1
             raise Busy("All connections (--max-connections) are taken. Try again later.")
         if self._traffic.draining and not reading:
@@ -159,7 +176,7 @@ class Guard:
         """Count the request, where it is one that counts; `send` then tells the client how it
         stands."""
         rates = self._policy.rates
-        if rates is None or _is_open(scope) or scope["path"] == "/metrics":
+        if rates is None or _is_open(scope) or path_of(scope) == "/metrics":
             return send
         allowance = rates.take(client)
         telling = _telling(send, allowance.headers())
@@ -180,14 +197,22 @@ class Guard:
         if problem := head_problem(scope):
             self._traffic.refused["head_too_large"] += 1
             raise HeadTooLarge(f"The head of the request has {problem}")
-        host = headers.get("host")  # Browsers always send one; HTTP/1.0 clients need not.
-        if policy.check_host and host is not None and not is_loopback(_host_name(host)):
+        # Browsers always send one; HTTP/1.0 clients need not. Behind a proxy, what it was asked for
+        # and what it asks us for must both be loopback: api/forwarded.py.
+        host = headers.get("host")
+        hosts = (host, scope["state"].get("sent_host"))
+        far = next((h for h in hosts if h is not None and not is_loopback(_host_name(h))), None)
+        if policy.check_host and far is not None:
             raise Forbidden(
-                f"The Host header {host!r} is not a loopback name. Without an "
+                f"The Host header {far!r} is not a loopback name. Without an "
                 "API key this server answers only to localhost; set one with --api-key."
             )
         origin = headers.get("origin")
-        if scope["type"] == "websocket" and origin and not allows_origin(policy, origin):
+        if (
+            scope["type"] == "websocket"
+            and origin
+            and not (is_own(origin, host) or allows_origin(policy, origin))
+        ):
             raise Forbidden(f"The origin {origin!r} is not allowed. Allow it with --cors-origin.")
         owner = self._owner(scope)
         coding = headers.get("content-encoding", "identity").strip().lower()
@@ -208,12 +233,12 @@ class Guard:
         owner = policy.keys.owner_of(presented(scope))
         if owner is not None:
             return owner
-        path = scope["path"]
+        path = path_of(scope)
         if path == "/metrics" and policy.metrics_key is not None:
             owner = policy.metrics_key.owner_of(presented(scope))
             if owner is not None:
                 return owner
-        if scope["type"] == "http" and path in OPEN:
+        if scope["type"] == "http" and (path in OPEN or path.startswith(PAGE_FILES)):
             return ""
         if _is_open(scope) and not policy.protect_listings:
             return ""
@@ -227,8 +252,9 @@ def _is_open(scope: Scope) -> bool:
     """Needs no key, unless listings are protected; costs nothing."""
     if scope["type"] != "http":
         return False
-    listing = scope["method"] in ("GET", "HEAD") and LISTINGS.fullmatch(scope["path"])
-    return bool(listing) or scope["path"] in OPEN
+    path = path_of(scope)
+    listing = scope["method"] in ("GET", "HEAD") and LISTINGS.fullmatch(path)
+    return bool(listing) or path in OPEN or path.startswith(PAGE_FILES)
 
 
 class _Limited(Exception):

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import BeforeValidator, WithJsonSchema
 
+from phonate.api.answers import LanguageList
+from phonate.api.openapi import answers
 from phonate.api.state import AppState
 from phonate.speech.fields import Fields, refuse, shown
 from phonate.speech.language import Decision
@@ -31,17 +33,31 @@ def _check_texts(value: object) -> list[str]:
 
 
 class LanguagesBody(Fields):
-    """`fallback`: what an uncertain text is taken for; the server's own if absent."""
+    """The texts to identify."""
 
     texts: Annotated[
         list[str],
         BeforeValidator(_check_texts),
-        WithJsonSchema({"type": "array", "items": {"type": "string"}, "maxItems": MAX_TEXTS}),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {
+                        "type": "array",
+                        "items": {"type": "string", "maxLength": MAX_CHARS},
+                        "minItems": 1,
+                        "maxItems": MAX_TEXTS,
+                    },
+                    {"type": "string", "maxLength": MAX_CHARS},
+                ]
+            }
+        ),
     ]
+    """One text may stand without a list."""
     fallback: str | None = None
+    """What an uncertain text is taken for; absent: the server's own (--language-fallback)."""
 
 
-@router.post("/v1/text/languages")
+@router.post("/v1/text/languages", responses=answers(LanguageList, 400, 429), response_model=None)
 async def identify_languages(body: LanguagesBody, state: AppState) -> dict[str, Any]:
     """One result a text, in order. `accepted` tells whether the language is certain enough to
     change a voice for; otherwise `language` is the fallback."""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from fastapi import APIRouter
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from phonate import __version__
+from phonate.api.openapi import answers
 from phonate.api.state import AppState
 from phonate.api.traffic import Traffic
 from phonate.errors import NotFound
+from phonate.speech.admission import Lane
 from phonate.speech.observer import Observer, Report
 
 router = APIRouter(tags=["health"])
@@ -23,10 +30,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _CAUSES = frozenset(
     {
         "client_gone", "shutdown", "timeout", "pause_timeout", "send_timeout", "yielded",
-        "session_closed", "session_failed", "cancelled", "skipped", "server_busy",
-        "not_ready", "engine_failure", "internal_error", "too_large",
-        "unsupported_language", "unsupported_operation",
-        "voice_not_found",
+        "session_closed", "session_failed", "cancelled", "skipped", "server_busy", "not_ready",
+        "engine_failure", "engine_died", "internal_error", "too_large", "unsupported_language",
+        "unsupported_operation", "voice_not_found",
     }
 )  # fmt: skip
 
@@ -34,12 +40,22 @@ _LATENCY = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30,
 _FACTOR = (0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10)
 
 Gauges = Callable[[], dict[str, float]]
+Restarts = Callable[[], dict[str, int]]
+Lanes = Callable[[], Sequence[Lane]]
 
 
 class Metrics(Observer):
-    """One registry per app. `gauges` is asked at every scrape for what is true right now."""
+    """One registry per app. At every scrape `gauges` and `lanes` are asked for what is true right
+    now, and `restarts` how often the engine's process was lost, by cause: {} where it has none."""
 
-    def __init__(self, gauges: Gauges, engine: dict[str, str], traffic: Traffic) -> None:
+    def __init__(
+        self,
+        gauges: Gauges,
+        lanes: Lanes,
+        engine: dict[str, str],
+        restarts: Restarts,
+        traffic: Traffic,
+    ) -> None:
         self.registry = CollectorRegistry()
         registry = self.registry
         self._utterances = Counter(
@@ -73,7 +89,7 @@ class Metrics(Observer):
         )  # fmt: skip
         self._audio = Counter("phonate_audio_seconds", "Audio made.", registry=registry)
         self._frames = Counter("phonate_frames", "Codec frames made.", registry=registry)
-        registry.register(_Now(gauges, engine, traffic))
+        registry.register(_Now(gauges, lanes, engine, restarts, traffic))
 
     def stalled(self) -> None:
         self._stalls.inc()
@@ -95,14 +111,31 @@ class Metrics(Observer):
 
 
 class _Now(Collector):
-    def __init__(self, gauges: Gauges, engine: dict[str, str], traffic: Traffic) -> None:
+    def __init__(
+        self,
+        gauges: Gauges,
+        lanes: Lanes,
+        engine: dict[str, str],
+        restarts: Restarts,
+        traffic: Traffic,
+    ) -> None:
         self._gauges = gauges
+        self._lanes = lanes
         self._engine = engine
+        self._restarts = restarts
         self._traffic = traffic
 
     def collect(self) -> Iterator[Metric]:
         for name, value in self._gauges().items():
             yield GaugeMetricFamily(f"phonate_{name}", name.replace("_", " "), value=value)
+        if by_cause := self._restarts():
+            restarts = CounterMetricFamily(
+                "phonate_engine_restarts", "Lost engine processes, by cause.", labels=["cause"]
+            )
+            for cause, n in by_cause.items():
+                restarts.add_metric([cause], n)
+            yield restarts
+        yield from self._of_lanes()
         yield from self._counted()
         build = InfoMetricFamily("phonate_build", "What runs here.")
         build.add_metric([], {"version": __version__, **self._engine})
@@ -122,9 +155,28 @@ class _Now(Collector):
                 family.add_metric([str(key)], count)
             yield family
 
+    def _of_lanes(self) -> Iterator[Metric]:
+        """--max-batch says how many there are: a small fixed set of labels."""
+        busy = GaugeMetricFamily("phonate_lane_busy", "1: works now.", labels=["lane"])
+        uses = CounterMetricFamily("phonate_lane_uses", "Times it was held.", labels=["lane"])
+        held = CounterMetricFamily(
+            "phonate_lane_held_seconds", "Time it was held, of holds that are over.",
+            labels=["lane"],
+        )  # fmt: skip
+        for number, lane in enumerate(self._lanes()):
+            busy.add_metric([str(number)], lane.busy)
+            uses.add_metric([str(number)], lane.n_holds)
+            held.add_metric([str(number)], lane.held_s)
+        yield from (busy, uses, held)
 
-@router.get("/metrics", include_in_schema=False)
-async def metrics(state: AppState) -> Response:
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses=answers(None, 404, content={"text/plain": {"schema": {"type": "string"}}}),
+)
+async def get_metrics(state: AppState) -> Response:
+    """Prometheus text; `--metrics-key` opens it too. 404 with `--no-metrics`."""
     if not state.settings.metrics:
         raise NotFound("Metrics are switched off (--no-metrics).")
     return Response(generate_latest(state.metrics.registry), media_type=CONTENT_TYPE)

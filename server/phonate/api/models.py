@@ -7,6 +7,8 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from phonate.api.answers import AudioModelList, Model, ModelList
+from phonate.api.openapi import answers
 from phonate.api.state import AppState
 from phonate.errors import ModelNotFound
 
@@ -36,20 +38,21 @@ class ModelCatalog:
         return {"id": name, "object": "model", "created": self.created, "owned_by": "phonate"}
 
 
-@router.get("/v1/models")
+@router.get("/v1/models", responses=answers(ModelList), response_model=None)
 async def list_models(state: AppState) -> dict[str, Any]:
     """The models a client may name, OpenAI's aliases included."""
     models = state.models
     return {"object": "list", "data": [models.entry(name) for name in models.ids]}
 
 
-@router.get("/v1/models/{model_id:path}")
+@router.get("/v1/models/{model_id:path}", responses=answers(Model, 404), response_model=None)
 async def get_model(model_id: str, state: AppState) -> dict[str, Any]:
+    """One model, or 404."""
     state.models.check(model_id)
     return state.models.entry(model_id)
 
 
-@router.get("/v1/audio/models")
+@router.get("/v1/audio/models", responses=answers(AudioModelList), response_model=None)
 async def list_audio_models(state: AppState) -> dict[str, Any]:
     """The same for clients that ask here (Open WebUI)."""
     return {"models": [{"id": name, "name": name} for name in state.models.ids]}

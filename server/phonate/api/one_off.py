@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import re
 from typing import TYPE_CHECKING
 
@@ -92,5 +91,5 @@ async def _bytes_of(ref_audio: str, state: State) -> bytes:
         )
     try:
         return base64.b64decode("".join(ref_audio.split()), validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error is one; another comes of letters beyond ASCII
         raise InvalidRequest("ref_audio is not valid base64.", param="ref_audio") from None

@@ -7,24 +7,38 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from phonate.api.answers import CreatedVoice, DeletedVoice, RegisteredVoice
+from phonate.api.openapi import answers
 from phonate.api.uploads import media_type, parse_json, read_form, unsupported
 from phonate.api.voice_desk import Desk, VoiceDesk
 from phonate.errors import NotFound, UnsupportedOperation
 from phonate.speech.language_names import canonical
+from phonate.voices.draft import MAX_CONSENT_CHARS, MAX_LANGUAGE_CHARS
+from phonate.voices.latents import MAX_EMBEDDING_DIM
 from phonate.voices.library import describe
 from phonate.voices.uploads import draft_from_fields
-from phonate.voices.voice import Voice
+from phonate.voices.voice import MAX_NAME_CHARS, MAX_TEXT_CHARS, Voice
 
 router = APIRouter(tags=["voices"])
 # `status` in two answers is what clients of RealtimeTTS's server look for.
 
-_WORDS = {
-    "name": {"type": "string", "maxLength": 256},
-    "ref_text": {"type": "string", "description": "what the recording says; enables ICL"},
-    "language": {"type": "string"},
-    "consent": {"type": "string"},
-    "speaker_embedding": {"type": "array", "items": {"type": "number"}},
+
+def _text(description: str, max_chars: int = MAX_TEXT_CHARS) -> dict[str, Any]:
+    return {"type": ["string", "null"], "maxLength": max_chars, "description": description}
+
+
+_NAME = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": MAX_NAME_CHARS,
+    "description": "Any script; no slashes or control characters. Replaces the voice of this name.",
 }
+_REF_TEXT = _text("What the recording says; with it the voice is closer (ICL).")
+_WORDS = {
+    "language": _text("A name, ISO code or locale.", MAX_LANGUAGE_CHARS),
+    "consent": _text("A consent's id, or a reference of your own.", MAX_CONSENT_CHARS),
+}
+_BASE64 = {"type": "string", "format": "byte"}
 _BODY = {
     "requestBody": {
         "required": True,
@@ -34,12 +48,25 @@ _BODY = {
                     "type": "object",
                     "required": ["name"],
                     "properties": {
+                        "name": _NAME,
+                        "ref_text": _REF_TEXT,
                         **_WORDS,
-                        "description": {"type": "string"},
-                        "wav_b64": {"type": "string", "format": "byte"},
-                        "spk_b64": {"type": "string", "format": "byte"},
-                        "rvq_b64": {"type": "string", "format": "byte"},
+                        "description": _text("For people."),
+                        "wav_b64": {**_BASE64, "description": "A recording of 1 to 30 s."},
+                        "spk_b64": {**_BASE64, "description": "float32 x-vector; with rvq_b64."},
+                        "rvq_b64": {**_BASE64, "description": "Packed codes; with spk_b64."},
+                        "speaker_embedding": {
+                            "type": "array",
+                            "items": {"type": "number"},
+                            "minItems": 1,
+                            "maxItems": MAX_EMBEDDING_DIM,
+                        },
                     },
+                    "oneOf": [
+                        {"required": ["wav_b64"]},
+                        {"required": ["spk_b64", "rvq_b64"]},
+                        {"required": ["speaker_embedding"]},
+                    ],
                 }
             },
             "multipart/form-data": {
@@ -47,10 +74,25 @@ _BODY = {
                     "type": "object",
                     "required": ["name"],
                     "properties": {
-                        **_WORDS,
-                        "speaker_description": {"type": "string"},
-                        "audio_sample": {"type": "string", "format": "binary"},
+                        "name": _NAME,
+                        "ref_text": {**_REF_TEXT, "type": "string"},
+                        **{name: {**schema, "type": "string"} for name, schema in _WORDS.items()},
+                        "speaker_description": {**_text("For people."), "type": "string"},
+                        "audio_sample": {
+                            "type": "string",
+                            "format": "binary",
+                            "description": "wav, mp3, ogg, opus, flac, aac, m4a, mp4 or webm, at "
+                            "most 10 MiB, 1 to 30 s.",
+                        },
+                        "speaker_embedding": {
+                            "type": "string",
+                            "description": "A JSON list of numbers.",
+                        },
                     },
+                    "oneOf": [
+                        {"required": ["audio_sample"]},
+                        {"required": ["speaker_embedding"]},
+                    ],
                 }
             },
         },
@@ -58,7 +100,12 @@ _BODY = {
 }
 
 
-@router.post("/v1/audio/voices", openapi_extra=_BODY)
+@router.post(
+    "/v1/audio/voices",
+    openapi_extra=_BODY,
+    responses=answers(CreatedVoice, 400, 409, 413, 415, 429, 502, 503, 504),
+    response_model=None,
+)
 async def create_voice(request: Request, desk: Desk) -> dict[str, Any]:
     """Register a voice, or replace the one of this name. Everything is checked, and encoded where
     the engine can, before anything changes."""
@@ -69,7 +116,11 @@ async def create_voice(request: Request, desk: Desk) -> dict[str, Any]:
     raise unsupported(request, "multipart/form-data", "application/json")
 
 
-@router.get("/v1/audio/voices/{voice:path}")
+@router.get(
+    "/v1/audio/voices/{voice:path}",
+    responses=answers(RegisteredVoice, 400, 404),
+    response_model=None,
+)
 async def get_voice(voice: str, desk: Desk) -> dict[str, Any]:
     """One registered or starter voice, by id or name."""
     found = await desk.do(desk.library.find, voice)
@@ -78,7 +129,11 @@ async def get_voice(voice: str, desk: Desk) -> dict[str, Any]:
     return _answer(desk, found)
 
 
-@router.delete("/v1/audio/voices/{voice:path}")
+@router.delete(
+    "/v1/audio/voices/{voice:path}",
+    responses=answers(DeletedVoice, 400, 404),
+    response_model=None,
+)
 async def delete_voice(voice: str, desk: Desk) -> dict[str, Any]:
     """Remove a voice, by id or name, with everything made from it."""
     id = await desk.do(desk.library.remove, voice)

@@ -5,16 +5,16 @@ null is absent, unknown fields are ignored, known fields are honoured or refused
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from phonate.api.one_off import check_task, one_off_reference
+from phonate.api.one_off import TASKS, check_task, one_off_reference
 from phonate.api.state import State
 from phonate.api.voice_choice import voice_for
 from phonate.audio.encoders import FORMATS, Format, find_format
 from phonate.audio.resample import RATES
-from phonate.engine.base import CloneMode, EngineInfo, TextLayout
+from phonate.engine.base import EngineInfo, TextLayout
 from phonate.errors import InvalidRequest, UnsupportedOperation
 from phonate.logs import keep_private
 from phonate.speech import fields
@@ -61,42 +61,77 @@ def _is_real(x: object) -> bool:
     return isinstance(x, int | float) and not isinstance(x, bool) and abs(x) < 1e6
 
 
-_STRING = WithJsonSchema({"type": "string"})
+def _said(**schema: Any) -> WithJsonSchema:
+    return WithJsonSchema(schema)
 
 
 class SpeechBody(VoiceFields):
-    """POST /v1/audio/speech."""
+    """What to say, who says it, and how."""
 
-    input: Annotated[str, BeforeValidator(_check_input), _STRING]
-    model: Annotated[str | None, fields.text(max_chars=256), _STRING] = None
+    input: Annotated[
+        str, BeforeValidator(_check_input), _said(type="string", minLength=1, pattern=r"\S")
+    ]
+    """The text to speak."""
+    model: Annotated[
+        str | None, fields.text(max_chars=256), _said(type="string", maxLength=256)
+    ] = None
+    """An id of GET /v1/models; absent: the one that is served."""
     response_format: Annotated[
         Format | None,
         BeforeValidator(_check_format),
-        WithJsonSchema({"type": "string", "enum": [*FORMATS, "ogg"], "default": "mp3"}),
+        _said(type="string", enum=[*FORMATS, "ogg"]),
     ] = None
-    stream_format: Annotated[str | None, one_of("audio", "sse")] = None
+    """Absent is mp3; ogg is opus."""
+    stream_format: Annotated[
+        str | None, one_of("audio", "sse"), _said(type="string", enum=["audio", "sse"])
+    ] = None
+    """audio: the bytes as they are made. sse: server-sent events with base64. Absent is audio."""
     stream: Switch = None
+    """false: a whole file with Content-Length. true: as `stream_format: sse`."""
     sample_rate: Annotated[
-        int, BeforeValidator(_check_rate), WithJsonSchema({"type": "integer", "enum": [*RATES]})
+        int, BeforeValidator(_check_rate), _said(type="integer", enum=[*RATES])
     ] = 24000
-    task_type: Annotated[str | None, one_of("customvoice", "voicedesign", "base")] = None
-    ref_audio: Annotated[str | None, BeforeValidator(_check_ref_audio), _STRING] = None
-    """base64, a data: URL, or an http(s) URL of an allowed host."""
-    ref_text: Annotated[str | None, fields.text(max_chars=4096), _STRING] = None
+    """Hz."""
+    task_type: Annotated[
+        str | None, one_of(*map(str.lower, TASKS)), _said(type="string", enum=[*TASKS])
+    ] = None
+    """The kind of model that is expected; another one is refused."""
+    ref_audio: Annotated[
+        str | None, BeforeValidator(_check_ref_audio), _said(type="string", pattern=r"\S")
+    ] = None
+    """A recording to speak like, once: base64, a data: URL, or an http(s) URL of an allowed
+    host."""
+    ref_text: Annotated[
+        str | None, fields.text(max_chars=4096), _said(type="string", maxLength=4096)
+    ] = None
+    """What `ref_audio` says."""
     x_vector_only_mode: Switch = None
+    """true: leave `ref_text` out."""
     speaker_embedding: Annotated[
         list[float] | None,
         BeforeValidator(_check_embedding),
-        WithJsonSchema({"type": "array", "items": {"type": "number"}}),
+        _said(
+            type="array",
+            items={"type": "number", "exclusiveMinimum": -1e6, "exclusiveMaximum": 1e6},
+            minItems=1,
+            maxItems=16384,
+        ),
     ] = None
+    """The x-vector of a voice, for once."""
     non_streaming_mode: Switch = None
     """Lay the whole text out before the first frame (true), or feed it frame by frame (false)."""
     initial_codec_chunk_frames: Annotated[
         int | None,
         fields.whole_number(1, 64, "a whole number from 1 to 64"),
-        WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 64}),
+        _said(type="integer", minimum=1, maximum=64),
     ] = None
-    split: Annotated[Literal["auto", "none"], one_of("auto", "none")] = "auto"
+    """Size of the first packet; smaller is sooner."""
+    split: Annotated[
+        Literal["auto", "none"],
+        one_of("auto", "none"),
+        _said(type="string", enum=["auto", "none"]),
+    ] = "auto"
+    """auto: a long text is spoken sentence by sentence. none: in one pass."""
 
     @property
     def format(self) -> Format:
@@ -124,7 +159,8 @@ class SpeechBody(VoiceFields):
         self._check_engine(state.service.engine.info)
         language = state.routing.explicit(self.language)
         reference = await one_off_reference(self, state, key)
-        voice = await voice_for(state, self.input, self.voice, language, self.clone, reference)
+        clone_mode = self.clone_mode or state.settings.clone_mode
+        voice = await voice_for(state, self.input, self.voice, language, clone_mode, reference)
         return SpeechRequest(
             text=self.input,
             asked_voice=self.voice,
@@ -139,7 +175,7 @@ class SpeechBody(VoiceFields):
             sample_rate=self.sample_rate,
             max_new_tokens=self.max_new_tokens,
             sampling=self.sampling,
-            clone_mode=self.clone,
+            clone_mode=clone_mode,
             text_layout=_LAYOUTS[self.non_streaming_mode],
             initial_codec_chunk_frames=self.initial_codec_chunk_frames,
             whole=whole,
@@ -147,10 +183,6 @@ class SpeechBody(VoiceFields):
             request_id=request_id,
             key=key,
         )
-
-    @property
-    def clone(self) -> CloneMode:
-        return self.clone_mode or "auto"
 
     def _check_engine(self, info: EngineInfo) -> None:
         """Fields that mean nothing to this engine are refused, never ignored."""

@@ -10,6 +10,7 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from phonate.api.fetch import ReferenceFetcher
+from phonate.api.keys import Keys
 from phonate.api.traffic import Traffic
 from phonate.api.voice_desk import VoiceDesk
 from phonate.settings import Settings
@@ -43,12 +44,18 @@ class State:
     encoders: Executor
     """Where audio is encoded: never on the loop."""
     session_limits: SessionLimits
+    keys: Keys
     traffic: Traffic
     sessions: dict[OpenSession, str] = field(default_factory=dict)
     """The WebSocket sessions that are open, and whose each is."""
 
+    def reload(self) -> None:
+        """Look again at what others may have changed on the disk (SIGHUP). Blocks."""
+        self.keys.reload()
+        self.desk.library.reload()
 
-def _state(connection: HTTPConnection) -> State:
+
+async def _state(connection: HTTPConnection) -> State:
     state: State = connection.app.state.phonate
     return state
 

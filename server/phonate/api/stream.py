@@ -30,7 +30,14 @@ from phonate.api.voice_choice import (
     filed_under,
     fragment_request,
 )
-from phonate.errors import Busy, InvalidRequest, NotReady, PhonateError, RateLimited
+from phonate.errors import (
+    Busy,
+    InternalError,
+    InvalidRequest,
+    NotReady,
+    PhonateError,
+    RateLimited,
+)
 from phonate.speech.fields import read
 from phonate.speech.fragments import DEFAULT_MAX_CHARS
 from phonate.speech.request import draw_seed
@@ -98,6 +105,9 @@ async def plan_for(config: Config, state: State, request_id: str, key: str) -> P
     if request.asked_language is None and request.voice != ONE_OFF:
         filed = await filed_under(state, request.asked_voice)
         router = FragmentRouter(state.routing, request, filed)
+    state.service.observer.note(
+        voice=request.voice, language=request.asked_language or "auto", format="pcm"
+    )
     about = {"voice": request.voice, "language": request.asked_language, "seed": seed}
     return Plan(
         what=FragmentPlan(request),
@@ -287,7 +297,7 @@ class _Shell:
             self._machine.config_refused(error, time.monotonic())
         except Exception:
             log.exception("request %s: a config failed", socket.state.request_id)
-            crash = PhonateError("An unexpected error. It is in the server's log.")
+            crash = InternalError(socket.state.request_id)
             self._machine.config_refused(crash, time.monotonic())
         else:
             self._machine.config_resolved(plan, time.monotonic())

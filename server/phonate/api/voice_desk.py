@@ -72,7 +72,7 @@ def open_desk(
         executor.shutdown(wait=False, cancel_futures=True)
 
 
-def _desk(connection: HTTPConnection) -> VoiceDesk:
+async def _desk(connection: HTTPConnection) -> VoiceDesk:
     desk: VoiceDesk = connection.app.state.voice_desk
     return desk
 

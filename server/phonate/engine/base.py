@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -173,6 +173,24 @@ class CancelToken:
     def raise_if_set(self) -> None:
         if self.is_set:
             raise Cancelled(self._reason or "cancelled")
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """How an engine is that can die and come back."""
+
+    up: bool
+    """It would take a call now."""
+    restarts: dict[str, int]
+    """How often it had to be started anew, by cause: all causes that there are."""
+
+
+@runtime_checkable
+class Mortal(Protocol):
+    """What an engine that lives in a process of its own says beyond `Engine`."""
+
+    @property
+    def vitals(self) -> Vitals: ...
 
 
 class Engine(Protocol):

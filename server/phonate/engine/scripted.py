@@ -9,7 +9,8 @@ Without a script (or where it has nothing for a text) the answer is a tone of `f
 Hz and `duration_of(text)` seconds in chunks of one 80 ms frame, so that many parallel answers can
 be told apart. Like a real engine it honours `max_new_tokens` (finish_reason "length"), looks at
 its token before every chunk, and refuses what its info rules out. `engine.calls` tells what
-happened. Thread safe; the same request always gives the same samples.
+happened, unless `remember` is False: thousands of calls would look like a leak. Thread safe; the
+same request always gives the same samples.
 """
 
 from __future__ import annotations
@@ -190,8 +191,11 @@ class ScriptedEngine:
         info: EngineInfo = DEFAULT_INFO,
         *,
         warm_up: Sequence[Step] = (),
+        remember: bool = True,
     ) -> None:
         self._script = script
+        self._remember = remember
+        self._n_calls = 0
         self._info = info
         self._warm_up_steps = warm_up
         self._changed = threading.Condition()
@@ -254,7 +258,8 @@ class ScriptedEngine:
             raise UnsupportedOperation(
                 f"The model {self._info.model!r} cannot clone a voice.", param="voice"
             )
-        self.extracted.append((len(audio), text))
+        if self._remember:
+            self.extracted.append((len(audio), text))
         digest = hashlib.sha256(np.ascontiguousarray(audio, dtype="<f4").tobytes()).digest()
         rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
         embedding = rng.standard_normal(self._info.embedding_dim).astype(np.float32)
@@ -275,8 +280,10 @@ class ScriptedEngine:
 
     def _begin(self, request: SynthesisRequest) -> Call:
         with self._changed:
-            call = Call(len(self.calls), request, threading.current_thread().name)
-            self.calls.append(call)
+            call = Call(self._n_calls, request, threading.current_thread().name)
+            self._n_calls += 1
+            if self._remember:
+                self.calls.append(call)
             self.in_flight += 1
             self.max_in_flight = max(self.max_in_flight, self.in_flight)
             self._changed.notify_all()
@@ -285,7 +292,8 @@ class ScriptedEngine:
     def _end(self, call: Call, token: CancelToken) -> None:
         with self._changed:
             call.cancelled = token.is_set or call.sink_refused
-            self.finished.append(call.index)
+            if self._remember:
+                self.finished.append(call.index)
             self.in_flight -= 1
             call.done.set()
             self._changed.notify_all()

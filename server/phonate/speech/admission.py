@@ -1,8 +1,10 @@
 """Who may use the engine, and when: a bounded queue in front of a fixed number of slots.
 
 First in, first out for one key; between keys the queue takes turns, so that a client with a
-hundred requests waiting delays a client with one by one request, not by a hundred. A full queue
-is refused at once, with a Retry-After that comes from how long slots were held lately.
+hundred requests waiting delays a client with one by one request, not by a hundred. With several
+slots a free one goes to the waiting key that holds the fewest, so that a client who filled them all
+does not get the next one too. A full queue is refused at once, with a Retry-After that comes from
+how long slots were held lately.
 
 A slot is held by the engine's work, not by the client's connection: it is free again when the
 engine is done with it, however slow the reader is (see `bridge`).
@@ -12,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from phonate.errors import Busy, NotReady, Timeout
 
@@ -21,11 +24,24 @@ _SMOOTHING = 0.2
 """Weight of the newest hold time in the running mean behind Retry-After."""
 
 
+@dataclass(slots=True)
+class Lane:
+    """How one of the slots was used so far."""
+
+    n_holds: int = 0
+    held_s: float = 0.0
+    """Of holds that are over."""
+    busy: bool = False
+
+
 class Slot:
     """The right to one engine call at a time. Release it exactly when the engine is idle again;
     releasing twice is harmless."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, key: str, lane: int) -> None:
+        self.lane = lane
+        """Its number: 0 to max_active - 1, the lowest that was free."""
+        self.key = key
         self._admission = admission
         self._since = admission.clock()
         self._held = True
@@ -33,7 +49,7 @@ class Slot:
     def release(self) -> None:
         if self._held:
             self._held = False
-            self._admission._released(self._admission.clock() - self._since)
+            self._admission._released(self, self._admission.clock() - self._since)
 
 
 class Admission:
@@ -48,7 +64,8 @@ class Admission:
         self.clock = clock
         self._max_active = max_active
         self._max_queued = max_queued
-        self._active = 0
+        self.lanes = tuple(Lane() for _ in range(max_active))
+        self._held_by: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[asyncio.Future[Slot]]] = OrderedDict()
         self._mean_hold_s = 1.0
         self._closed: str | None = None
@@ -57,7 +74,7 @@ class Admission:
 
     @property
     def active(self) -> int:
-        return self._active
+        return self._held_by.total()
 
     @property
     def queued(self) -> int:
@@ -87,11 +104,11 @@ class Admission:
         Raises Busy (queue full), NotReady (closed), Timeout (deadline passed while waiting).
         """
         if admitted:
-            return await self._wait(key, deadline, admitted) if self._full() else self._take()
+            return await self._wait(key, deadline, admitted) if self._full() else self._take(key)
         if self._closed is not None:
             raise NotReady(self._closed, retry_after_s=5)
         if not self._full():
-            return self._take()
+            return self._take(key)
         if self.queued >= self._max_queued:
             raise Busy(
                 f"All {self._max_active} synthesis slots are taken and {self.queued} requests wait "
@@ -101,11 +118,13 @@ class Admission:
         return await self._wait(key, deadline)
 
     def _full(self) -> bool:
-        return self._active >= self._max_active or bool(self._waiting)
+        return self.active >= self._max_active or bool(self._waiting)
 
-    def _take(self) -> Slot:
-        self._active += 1
-        return Slot(self)
+    def _take(self, key: str) -> Slot:
+        number = next(i for i, lane in enumerate(self.lanes) if not lane.busy)
+        self.lanes[number].busy = True
+        self._held_by[key] += 1
+        return Slot(self, key, number)
 
     async def _wait(self, key: str, deadline: float | None, admitted: bool = False) -> Slot:
         loop = asyncio.get_running_loop()
@@ -137,18 +156,26 @@ class Admission:
             if not queue:
                 del self._waiting[key]
 
-    def _released(self, held_s: float) -> None:
-        self._active -= 1
+    def _released(self, slot: Slot, held_s: float) -> None:
+        lane = self.lanes[slot.lane]
+        lane.busy = False
+        lane.n_holds += 1
+        lane.held_s += held_s
+        self._held_by[slot.key] -= 1
+        if not self._held_by[slot.key]:
+            del self._held_by[slot.key]
         self._mean_hold_s += _SMOOTHING * (held_s - self._mean_hold_s)
-        while self._waiting and self._active < self._max_active:
-            key, queue = next(iter(self._waiting.items()))
+        while self._waiting and self.active < self._max_active:
+            # The first of those that hold the fewest; who was served goes to the end.
+            key = min(self._waiting, key=lambda key: self._held_by[key])
+            queue = self._waiting[key]
             waiter = queue.popleft()
             if queue:
                 self._waiting.move_to_end(key)
             else:
                 del self._waiting[key]
             if not waiter.done():
-                waiter.set_result(self._take())
+                waiter.set_result(self._take(key))
 
 
 def _expire(waiter: asyncio.Future[Slot]) -> None:

@@ -4,8 +4,8 @@ An engine blocks; the loop must not. `Synthesis` runs one engine call on a threa
 the engine makes is shaped on that thread (cheap, and off the loop) and posted to the loop as int16
 blocks. Pausing holds the engine inside its own sink, so that it stands still within one frame.
 
-Each call gets a daemon thread rather than a pool's: a call that never returns must not keep the
-process from ending, nor swallow a worker that others wait for. Starting one costs about 0.1 ms.
+Each call gets a thread of `threads`, not a pool's: a call that never returns must not keep the
+process from ending, nor swallow a worker that others wait for.
 """
 
 from __future__ import annotations
@@ -23,11 +23,14 @@ import numpy as np
 import numpy.typing as npt
 
 from phonate.engine.base import CancelToken, Engine, Samples, SynthesisRequest, SynthesisResult
+from phonate.speech.threads import SpareThreads
 
 Block = npt.NDArray[np.int16]
 
 _GATE_POLL_S = 0.02
 """How often a paused engine thread looks at its cancel token."""
+
+_THREADS = SpareThreads("phonate-engine")
 
 
 class Shaper(Protocol):
@@ -81,8 +84,7 @@ class Synthesis:
 
     def start(self) -> None:
         self._started = self.last_progress = time.monotonic()
-        run = partial(contextvars.copy_context().run, self._run)
-        threading.Thread(target=run, name="phonate-engine", daemon=True).start()
+        _THREADS.run(partial(contextvars.copy_context().run, self._run))
 
     async def blocks(self) -> AsyncGenerator[Block, None]:
         """Shaped audio as it is made. Raises what the engine raised."""

@@ -23,11 +23,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     ValidationError,
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from phonate.engine.base import CloneMode, Sampling
 from phonate.errors import InvalidRequest
@@ -183,12 +185,18 @@ VoiceName = Annotated[
     BeforeValidator(_check_voice),
     _schema(
         anyOf=[
-            {"type": "string"},
-            {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]},
+            {"type": "string", "maxLength": MAX_NAME_CHARS},
+            {
+                "type": "object",
+                "properties": {
+                    "id": {"type": "string", "maxLength": MAX_NAME_CHARS, "pattern": r"\S"}
+                },
+                "required": ["id"],
+            },
         ]
     ),
 ]
-Language = Annotated[str | None, text(max_chars=64), _schema(type="string")]
+Language = Annotated[str | None, text(max_chars=64), _schema(type="string", maxLength=64)]
 Instructions = Annotated[
     str | None,
     BeforeValidator(_check_instructions),
@@ -204,7 +212,9 @@ Clone = Annotated[
 class Fields(BaseModel):
     """Base of every body: null is absent, unknown fields are ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, populate_by_name=True, use_attribute_docstrings=True
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -213,23 +223,56 @@ class Fields(BaseModel):
             return {key: value for key, value in data.items() if value is not None}
         return data
 
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """Say that null is absent."""
+        schema = handler.resolve_ref_schema(handler(core))
+        required = schema.get("required", [])
+        for name, field in schema.get("properties", {}).items():
+            if name not in required:
+                _allow_null(field)
+        return schema
+
+
+def _allow_null(schema: JsonSchemaValue) -> None:
+    if schema.get("default", ...) is None:
+        del schema["default"]
+    if "anyOf" in schema:
+        if {"type": "null"} not in schema["anyOf"]:
+            schema["anyOf"].append({"type": "null"})
+    elif isinstance(schema["type"], str):
+        schema["type"] = [schema["type"], "null"]
+        if "enum" in schema:
+            schema["enum"] = [*schema["enum"], None]
+
 
 class SamplingFields(Fields):
     """How codes are drawn. Absent means the engine's own default."""
 
     do_sample: Switch = None
+    """false: always the likeliest code."""
     temperature: Temperature = None
+    """0 is greedy."""
     top_k: TopK = None
+    """Choose among so many codes; 0 is off."""
     top_p: TopP = None
+    """Choose among the likeliest codes that together have this probability."""
     repetition_penalty: Penalty = None
+    """Above 1: codes that were used become less likely."""
     subtalker_do_sample: Switch = None
+    """As `do_sample`, for the codes after the first of a frame."""
     subtalker_temperature: Temperature = None
+    """As `temperature`, for those codes."""
     subtalker_top_k: TopK = None
+    """As `top_k`, for those codes."""
     subtalker_top_p: TopP = None
+    """As `top_p`, for those codes."""
     max_new_tokens: Tokens = None
-    """Codec frames."""
+    """Codec frames, 12.5 a second; absent: as many as the text should need."""
     seed: Seed = None
-    """-1 and absent draw one."""
+    """-1 and absent draw one; it comes back in X-Seed."""
 
     @property
     def sampling(self) -> Sampling:
@@ -246,11 +289,16 @@ class VoiceFields(SamplingFields):
     """Who speaks and how, besides the text."""
 
     voice: VoiceName = Field(default=None, validation_alias=AliasChoices("voice", "speaker"))
+    """A name or id of GET /v1/audio/voices in any case, or one of OpenAI's, which mean the default
+    voice. `speaker` is another name of the field."""
     language: Language = None
-    """As the client wrote it; the language module resolves it."""
+    """A name, ISO code or locale (German, de, de-DE), or auto: found out from the text."""
     instructions: Instructions = None
+    """How to speak; refused where the model takes none."""
     speed: Speed = None
+    """The pitch stays. Absent is 1."""
     clone_mode: Clone = None
+    """speaker_only: leave the transcript of a cloned voice out (x-vector)."""
 
 
 def read(model: type[_Model], data: object) -> _Model:

@@ -415,6 +415,8 @@ def split(
     A paragraph always ends a fragment. Joined, they equal `text`. White space is with the
     fragment before it; `ended` of the last one is END.
     """
+    if len(text) <= max_chars and text.count("\n") < 2:  # Whatever it holds would join again.
+        return [Fragment(text, 0, End.END)] if text else []
     splitter = Splitter(language=language, max_chars=max_chars, clauses="never")
     groups: list[tuple[str, End]] = []
     for piece in splitter.feed(text) + splitter.finish():

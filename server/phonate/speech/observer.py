@@ -1,8 +1,11 @@
-"""Who wants to know how speaking goes. The service tells; metrics listen."""
+"""Who wants to know how speaking goes. The service tells; metrics and traces listen."""
 
 from __future__ import annotations
 
+import contextlib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from phonate.errors import Cancelled, OutputError, PhonateError
 
@@ -26,6 +29,20 @@ class Report:
     n_frames: int
 
 
+Fact: TypeAlias = str | int | float | bool | None
+"""None is left out. Never what a client wants said."""
+
+
+class Stage:
+    """A part of the work, while it goes on. Does nothing; subclasses override."""
+
+    def note(self, **facts: Fact) -> None:
+        """What came out in the meantime."""
+
+
+_NOTHING = contextlib.nullcontext(Stage())
+
+
 class Observer:
     """Does nothing; subclasses override. Called on the loop, must be quick."""
 
@@ -33,6 +50,13 @@ class Observer:
 
     def stalled(self) -> None:
         """A running engine call has made no progress for --stall-timeout. Once for each."""
+
+    def note(self, **facts: Fact) -> None:
+        """About the request that is being served."""
+
+    def stage(self, name: str, **facts: Fact) -> AbstractContextManager[Stage]:
+        """Around admission, a fragment, the engine, encoding. Stages nest as the calls do."""
+        return _NOTHING
 
 
 def outcome_of(error: BaseException | None, finish_reason: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from enum import Enum
 
-from phonate.engine.base import Engine, Reference, Samples
+from phonate.engine.base import Engine, Mortal, Reference, Samples, Vitals
 from phonate.errors import EngineFailure, OutputError, PhonateError
 from phonate.speech.admission import Admission
 from phonate.speech.extraction import Extraction
@@ -56,6 +56,9 @@ class Health:
     unusable_outputs_total: int
     last_progress_age_ms: int | None
     stalled: bool
+    engine_up: bool
+    engine_restarts_total: int
+    """Both can only change where the engine lives in a process of its own."""
 
 
 class SpeechService:
@@ -68,7 +71,7 @@ class SpeechService:
         sound: SoundOptions,
         observer: Observer | None = None,
     ) -> None:
-        self._observer = observer or Observer()
+        self.observer = observer or Observer()
         self.engine = engine
         self.limits = limits
         self.sound = sound
@@ -79,7 +82,7 @@ class SpeechService:
         self._requests_total = 0
         self._failures_total = 0
         self._unusable_total = 0
-        watch = StallWatch(lambda: self._running, limits.stall_timeout_s, self._observer.stalled)
+        watch = StallWatch(lambda: self._running, limits.stall_timeout_s, self.observer.stalled)
         self._watching = asyncio.ensure_future(watch.run())
 
     async def warm_up(self) -> None:
@@ -124,7 +127,7 @@ class SpeechService:
     def _ended(self, utterance: Utterance) -> None:
         self._utterances.discard(utterance)
         report = utterance.report()
-        self._observer.ended(report)
+        self.observer.ended(report)
         _log(utterance, report)
         error = utterance.error
         if error is None:
@@ -140,12 +143,23 @@ class SpeechService:
                 exc_info=None if isinstance(error, PhonateError) else error,
             )  # fmt: skip
 
+    @property
+    def vitals(self) -> Vitals:
+        """An engine in this process lives as long as whoever asks."""
+        return self.engine.vitals if isinstance(self.engine, Mortal) else Vitals(True, {})
+
+    @property
+    def ready(self) -> bool:
+        """A request would be worked on now."""
+        return self.state is State.READY and self.vitals.up
+
     def health(self) -> Health:
         now = time.monotonic()
         waits = [synthesis.stalled_for(now) for synthesis in self._running]
         stalled = any(wait > self.limits.stall_timeout_s for wait in waits)
+        vitals = self.vitals
         return Health(
-            ok=not stalled and self.state is not State.CLOSED,
+            ok=not stalled and vitals.up and self.state is not State.CLOSED,
             active_requests=self.admission.active,
             queued_requests=self.admission.queued,
             requests_total=self._requests_total,
@@ -153,6 +167,8 @@ class SpeechService:
             unusable_outputs_total=self._unusable_total,
             last_progress_age_ms=round(max(waits) * 1000) if waits else None,
             stalled=stalled,
+            engine_up=vitals.up,
+            engine_restarts_total=sum(vitals.restarts.values()),
         )
 
     @property

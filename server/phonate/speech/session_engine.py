@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from phonate.errors import Cancelled, EngineFailure, NotReady, OutputError, PhonateError
+from phonate.errors import Cancelled, InternalError, NotReady, OutputError, PhonateError
 from phonate.speech.request import SpeechRequest
 from phonate.speech.service import State
 from phonate.speech.session_events import (
@@ -133,7 +133,8 @@ class SessionEngine:
         except PhonateError as error:
             session.engine_failed(fragment, error, time.monotonic())
         except Exception:
-            failure = EngineFailure("An unexpected error. It is in the server's log.")
+            log.exception("request %s: a fragment failed", session.request_id)
+            failure = InternalError(session.request_id)
             session.engine_failed(fragment, failure, time.monotonic())
         else:
             session.engine_done(fragment, reason, time.monotonic())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,10 @@ from phonate.engine.base import CancelToken, FinishReason, SynthesisRequest, Syn
 from phonate.errors import (
     Cancelled,
     EngineFailure,
+    InternalError,
     InvalidRequest,
     OutputError,
+    PhonateError,
     Timeout,
     TooLarge,
 )
@@ -29,7 +32,7 @@ from phonate.speech.admission import Slot
 from phonate.speech.bridge import Block, Synthesis
 from phonate.speech.budget import token_budget
 from phonate.speech.fragments import Fragment, split
-from phonate.speech.observer import Report, outcome_of
+from phonate.speech.observer import Fact, Report, Stage, outcome_of
 from phonate.speech.request import SpeechRequest, draw_seed
 from phonate.speech.shaping import ShapedFragment, Shaping
 from phonate.speech.stopwatch import Stopwatch
@@ -123,16 +126,22 @@ class Utterance:
 
     # For the edges ----------------------------------------------------------------------------
 
+    def stage(self, name: str, **facts: Fact) -> AbstractContextManager[Stage]:
+        """A part of the work that somebody may watch; see `Observer`."""
+        return self._service.observer.stage(name, **facts)
+
     async def blocks(self) -> AsyncGenerator[Block, None]:
-        """int16 audio at `request.sample_rate`. Raises what went wrong, once what came before it
-        has been handed out."""
+        """int16 audio at `request.sample_rate`. Raises a PhonateError for what went wrong, once
+        what came before it has been handed out."""
         while (block := await self._queue.get()) is not None:
             self._unread -= len(block)
             self.n_samples += len(block)
             self._caught_up.set()
             yield block
-        if self.error is not None:
+        if isinstance(self.error, PhonateError):
             raise self.error
+        if self.error is not None:  # its details are logged, and nobody else's business
+            raise InternalError(self.request.request_id) from self.error
 
     def cancel(self, reason: str) -> None:
         """Nobody listens any more: the engine stops within one frame. Harmless afterwards."""
@@ -185,7 +194,8 @@ class Utterance:
                 await self._let_reader_catch_up()
             last = index == len(fragments) - 1
             pause_s = 0.0 if last else self._service.sound.pause_after(fragment)
-            await self._speak_fragment(fragment, pause_s, first=index == 0)
+            with self.stage("fragment", index=index, characters=len(fragment.text)):
+                await self._speak_fragment(fragment, pause_s, first=index == 0)
             if self.finish_reason != "stop":
                 break
         self._give_slot_up()
@@ -255,9 +265,11 @@ class Utterance:
         self._service.started(synthesis)
         if self._time.paused:
             synthesis.pause()
-        synthesis.start()
         try:
-            await self._listen(synthesis)
+            with self.stage("engine", engine=self._service.engine.info.name) as stage:
+                synthesis.start()
+                await self._listen(synthesis)
+                stage.note(first_chunk_s=synthesis.first_chunk_s, **_facts(synthesis.result))
         except OutputError as error:
             return _Attempt(shaped, None, error, over_budget=False)
         except InvalidRequest as error:
@@ -270,7 +282,9 @@ class Utterance:
         if result is None:
             raise EngineFailure("The engine ended without a result.")
         if result.finish_reason == "cancelled" and not shaped.enough:
-            raise Cancelled(self._token.reason or "engine")
+            if self._token.reason is None:
+                raise EngineFailure("The engine stopped by itself in the middle of the text.")
+            raise Cancelled(self._token.reason)
         return _Attempt(shaped, result, None, over_budget=ours and result.finish_reason == "length")
 
     async def _listen(self, synthesis: Synthesis) -> None:
@@ -370,9 +384,9 @@ class Utterance:
 
     async def _take_slot(self, deadline: float | None, *, admitted: bool = False) -> None:
         while True:
-            slot = await self._service.admission.acquire(
-                self.request.key, deadline, admitted=admitted
-            )
+            admission = self._service.admission
+            with self.stage("admission", waiting=admission.queued):
+                slot = await admission.acquire(self.request.key, deadline, admitted=admitted)
             if not self._time.paused:
                 self._slot = slot
                 return
@@ -402,3 +416,9 @@ class Utterance:
         if self._slot is not None and self._synthesis is None:
             self._slot.release()
             self._slot = None
+
+
+def _facts(result: SynthesisResult | None) -> dict[str, Fact]:
+    if result is None:
+        return {}
+    return {"frames": result.n_frames, "finish_reason": result.finish_reason}

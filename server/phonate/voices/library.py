@@ -107,6 +107,11 @@ class VoiceLibrary:
             raise Conflict("This voice comes with the server and cannot be deleted.", param="voice")
         raise NotFound("There is no registered voice of this name or id.", param="voice")
 
+    def reload(self) -> None:
+        """Look at the folder now, and forget what is served no more."""
+        self.store.reload()
+        self._forget_stale(force=True)
+
     def _entry(self, name_or_id: str) -> StoredVoice | None:
         id = id_for(name_or_id)
         return self.store.entries().get(id) or self._starters.get(id)

@@ -102,6 +102,12 @@ class Shelf(Generic[T]):
         """What is not served, and why."""
         return (*self._refreshed().problems, *self._quarantine.problems())
 
+    def reload(self) -> None:
+        """Look at everything at the next question, whatever the folder's stamp says: a backup put
+        back with its old times looks unchanged."""
+        with self._guard:
+            self._seen = None
+
     def read(self, entry: Entry[T]) -> dict[str, bytes] | None:
         """The files of an entry, checked. None when it is gone or was replaced meanwhile: look it
         up again. Raises StorageError when it is damaged, and sets it aside."""

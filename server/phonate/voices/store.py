@@ -124,6 +124,9 @@ class VoiceStore:
         """Checked bytes; None when the entry is no longer current. See Shelf.read."""
         return self._shelf.read(entry)
 
+    def reload(self) -> None:
+        self._shelf.reload()
+
     def problems(self) -> tuple[Problem, ...]:
         """What is on disk and not served, with the reasons."""
         return self._shelf.problems()

@@ -195,7 +195,7 @@ class BuiltinEngine:
         )
 
     def unspoken(self, text: str, speaker: str | None) -> str:
-        return latin_part(plain_text(text)).skipped
+        return unspoken(text, speaker)
 
     def extract_voice(self, audio: Samples, text: str | None) -> Reference:
         raise UnsupportedOperation(
@@ -251,6 +251,11 @@ class BuiltinEngine:
             "emoji or tags. Send at least one word.",
             param="input",
         )
+
+
+def unspoken(text: str, speaker: str | None) -> str:
+    """What no voice here can read; a matter of the text alone."""
+    return latin_part(plain_text(text)).skipped
 
 
 class _Output:

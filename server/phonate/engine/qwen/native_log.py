@@ -38,6 +38,11 @@ class NativeLog:
         if severity >= logging.ERROR:
             self._last_error = message
             self._thread.error = message
+        self.write(severity, message)
+
+    def write(self, severity: int, message: str) -> None:
+        """The same for a line whose level is known already, without remembering it."""
+        message = message[:MAX_CHARS]
         if not message or not self._logger.isEnabledFor(severity):
             return
         with self._lock:
