@@ -17,6 +17,7 @@ from support import Running, running
 from websockets.exceptions import InvalidStatus
 
 from phonate.api import wire
+from phonate.api.traffic import WHY
 from phonate.engine.scripted import Emit, ScriptedEngine
 
 GET = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n"
@@ -94,7 +95,7 @@ def test_a_head_that_drips_is_408(start):
 def test_a_connection_opened_ahead_of_need_is_closed_without_a_word():
     with running(ScriptedEngine(), header_timeout=0.3) as server, connected(server) as sock:
         assert rest_of(sock) == b""
-        assert "head_timeout" not in refused(server)
+        assert not refused(server)["head_timeout"]
 
 
 def test_the_second_head_of_a_connection_has_a_clock_too():
@@ -165,6 +166,7 @@ def test_what_is_not_http_is_400_in_the_envelope(scripted, garbage):
         assert error["type"] == "invalid_request_error"
         assert headers["connection"] == "close"
     assert httpx.get(f"{scripted.address}/health").status_code == 200
+    assert refused(scripted).keys() == set(WHY)
 
 
 # The body -----------------------------------------------------------------------------------------
