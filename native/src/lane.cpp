@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "status.h"
 
@@ -73,6 +74,7 @@ void Lane::prime() {
     if (const CodecState* known = engine_.voices.codec(plan.ref_codes)) {
         codec_ = *known;
     } else {
+        engine_.pool.finish_background();  // another request's chunk uses the same buffers
         engine_.decoder.prime(engine_.pool, codec_, engine_.decoder_work, plan.ref_codes.data(),
                               plan.ref_frames);
         engine_.voices.keep_codec(plan.ref_codes, codec_);
@@ -122,27 +124,57 @@ void Lane::deliver() {
     if (frame_index_ == request_->max_frames) return finish(QT_FINISH_LENGTH);
     const int frames = static_cast<int>(waiting_.size()) / kCodebooks;
     if (frames < chunk_frames_) return;
-    emit(frames);
+    // Somebody waits for the first chunk: all cores decode it. The others are decoded while the
+    // next frames are made, which waits for memory most of the time.
+    emit(frames, request_->on_chunk && frames == frame_index_);
     chunk_frames_ = std::min(2 * chunk_frames_, request_->chunk_frames);
 }
 
-// Decodes what waits and hands it out.
-void Lane::emit(int frames) {
+// Decodes what waits, after the chunk before it has been handed out.
+void Lane::emit(int frames, bool at_once) {
+    if (chunk_.load() == Chunk::decoding) engine_.pool.finish_background();
+    collect();
     if (frames == 0) return;
-    Request& r = *request_;
-    const Clock::time_point start = Clock::now();
-    const auto n =
-        static_cast<size_t>(frames) * static_cast<size_t>(engine_.decoder.samples_per_frame());
-    audio_.resize(n);
-    engine_.decoder.decode(engine_.pool, codec_, engine_.decoder_work, waiting_.data(), frames,
-                           audio_.data());
+    chunk_codes_.swap(waiting_);
     waiting_.clear();
-    const Clock::time_point now = Clock::now();
-    r.result.codec_ms += milliseconds(now - start);
-    if (r.result.first_chunk_ms == 0) r.result.first_chunk_ms = milliseconds(now - r.entered);
+    audio_.resize(static_cast<size_t>(frames) *
+                  static_cast<size_t>(engine_.decoder.samples_per_frame()));
+    chunk_.store(Chunk::decoding);
+    if (at_once) {
+        engine_.pool.finish_background();  // another request's chunk uses the same buffers
+        decode_chunk();
+    } else {
+        engine_.pool.start_background([this] { decode_chunk(); });
+    }
+    collect();
+}
+
+void Lane::decode_chunk() noexcept {
+    const Clock::time_point start = Clock::now();
+    try {
+        engine_.decoder.decode(engine_.pool, codec_, engine_.decoder_work, chunk_codes_.data(),
+                               static_cast<int>(chunk_codes_.size()) / kCodebooks, audio_.data());
+    } catch (...) {
+        chunk_error_ = std::current_exception();
+    }
+    chunk_ms_ = milliseconds(Clock::now() - start);
+    chunk_.store(Chunk::ready);
+}
+
+void Lane::collect() {
+    if (chunk_.load() == Chunk::ready) hand_out();
+}
+
+void Lane::hand_out() {
+    chunk_.store(Chunk::none);
+    if (chunk_error_) std::rethrow_exception(std::exchange(chunk_error_, nullptr));
+    Request& r = *request_;
+    r.result.codec_ms += chunk_ms_;
+    if (r.result.first_chunk_ms == 0)
+        r.result.first_chunk_ms = milliseconds(Clock::now() - r.entered);
     if (!r.on_chunk)
         r.samples.insert(r.samples.end(), audio_.begin(), audio_.end());
-    else if (!r.on_chunk(audio_.data(), static_cast<int>(n), r.on_chunk_user_data))
+    else if (!r.on_chunk(audio_.data(), static_cast<int>(audio_.size()), r.on_chunk_user_data))
         throw Error(Status::cancelled, "on_chunk returned false");
 }
 
@@ -168,12 +200,15 @@ void Lane::take_output(const float* hidden, const float* logits) {
 }
 
 void Lane::finish(int reason) {
-    emit(static_cast<int>(waiting_.size()) / kCodebooks);
+    emit(static_cast<int>(waiting_.size()) / kCodebooks, true);
     request_->result.finish_reason = reason;
     phase_ = Phase::finished;
 }
 
 void Lane::release() {
+    if (chunk_.load() == Chunk::decoding) engine_.pool.finish_background();
+    chunk_.store(Chunk::none);
+    chunk_error_ = nullptr;
     request_ = nullptr;
     phase_ = Phase::idle;
 }

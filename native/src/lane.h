@@ -2,7 +2,9 @@
 // lanes take together (predictor, talker) are the scheduler's.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <vector>
 
@@ -31,7 +33,8 @@ class Lane {
     bool choose_code0();  // false: the utterance ended instead
     std::span<int32_t> codes() { return frame_; }
     CodePredictor::Frame predictor_frame();
-    void deliver();  // decodes and hands out what is due; may finish the lane
+    void deliver();  // has decoded what is due; may finish the lane
+    void collect();  // hands out the chunk that was decoded meanwhile, if it is ready
     bool finished() const { return phase_ == Phase::finished; }
     void next_input(float* row);  // talker input after this frame
     CacheRow cache_row();
@@ -41,7 +44,12 @@ class Lane {
     void release();  // back to idle
 
   private:
-    void emit(int frames);
+    // A chunk on its way to the listener. `decoding` belongs to whoever runs decode_chunk().
+    enum class Chunk { none, decoding, ready };
+
+    void emit(int frames, bool at_once);
+    void decode_chunk() noexcept;
+    void hand_out();
 
     Engine& engine_;
     KvCache cache_;
@@ -61,7 +69,11 @@ class Lane {
     std::vector<uint64_t> seen_;    // values of code 0 so far, one bit each
     std::vector<int32_t> frame_;    // [16]
     std::vector<int32_t> waiting_;  // [n, 16], not yet decoded
+    std::atomic<Chunk> chunk_{Chunk::none};
+    std::vector<int32_t> chunk_codes_;  // [n, 16]
     std::vector<float> audio_;
+    std::exception_ptr chunk_error_;
+    float chunk_ms_ = 0;
 };
 
 }  // namespace qt

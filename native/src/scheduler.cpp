@@ -176,6 +176,7 @@ void Scheduler::round() {
         Lane& lane = *job->lane;
         const bool alive = guarded(*job, [&] {
             if (job->request->wants_cancel()) throw Error(Status::cancelled, kCancelled);
+            lane.collect();
         });
         if (!alive) continue;
         if (lane.phase() == Lane::Phase::prefill || lane.phase() == Lane::Phase::prime) {
