@@ -182,7 +182,6 @@ bool Pool::take_task(int worker) {
     task_ = nullptr;
     current = {this, worker, false};
     task_state_.store(Task::none);
-    task_state_.notify_all();
     return true;
 }
 
