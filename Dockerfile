@@ -32,6 +32,7 @@ VOLUME /var/lib/phonate
 ENV PATH=/opt/phonate/bin:$PATH \
     HOME=/var/lib/phonate \
     HF_HOME=/var/lib/phonate/hub \
+    TMPDIR=/var/lib/phonate \
     PYTHONDONTWRITEBYTECODE=1 \
     PHONATE_HOST=0.0.0.0 \
     PHONATE_PORT=8080 \

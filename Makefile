@@ -7,8 +7,9 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test check format contract schema page docs native wheel-test native-test \
-    asan clang aarch64 parity deploy-test soak chaos endure crash fuzz bench lock clean
+.PHONY: help serve speak test check format contract schema page docs native wheel-test \
+    native-test asan clang aarch64 parity deploy-test soak chaos endure crash fuzz bench \
+    lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -67,10 +68,10 @@ tests/page/node_modules/.stamp: tests/page/package-lock.json
 	@touch $@
 
 page: $(VENV)/.dev tests/page/node_modules/.stamp ## the page in a real browser (Node 20, Chromium); pictures in artefacts/page
-	PHONATE_PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 --test-timeout=60000 $(or $(ARGS),$(wildcard tests/page/*.test.mjs))
+	PHONATE_PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 --test-timeout=240000 $(or $(ARGS),$(wildcard tests/page/*.test.mjs))
+
 docs: $(VENV)/.dev ## write what is generated in docs/API.md
 	$(BIN)/python tools/api_docs.py
-	PHONATE_PYTHON=$(abspath $(BIN)/python) node --test --test-concurrency=2 --test-timeout=240000 $(or $(ARGS),$(wildcard tests/page/*.test.mjs))
 
 NATIVE := server/phonate/_native/libqt.so
 

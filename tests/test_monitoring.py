@@ -11,6 +11,7 @@ import pytest
 from support import running
 
 from phonate.api.metrics import _CAUSES
+from phonate.engine.base import Vitals
 from phonate.engine.scripted import Fail, ScriptedEngine
 from phonate.errors import EngineFailure
 
@@ -25,15 +26,21 @@ OUTCOMES = {"stop", "length", "cancelled", "silent", "failed", "refused"}
 def expressions() -> list[str]:
     panels = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
     # A rule's expression ends where its next key begins.
-    rules = re.findall(r"expr: (.*?)\n        for:", ALERTS, re.DOTALL)
+    rules = re.findall(r"expr: (.*?)\n        (?:for|labels):", ALERTS, re.DOTALL)
     assert len(rules) == ALERTS.count("- alert:")
     return [*panels, *rules]
+
+
+class Replaced(ScriptedEngine):
+    """Tells what an engine in a process of its own tells too."""
+
+    vitals = Vitals(up=True, restarts={"crashed": 1})
 
 
 @pytest.fixture(scope="module")
 def told() -> dict[str, set[str]]:
     """Series name -> its labels, of a server that has spoken and failed."""
-    with running(ScriptedEngine({"bad": [Fail(EngineFailure("x"))]})) as server:
+    with running(Replaced({"bad": [Fail(EngineFailure("x"))]})) as server:
         for text in ("Hello.", "bad"):
             httpx.post(f"{server.address}/v1/audio/speech", json={"input": text})
         text = httpx.get(f"{server.address}/metrics").text

@@ -214,7 +214,8 @@ def open_voices(settings: Settings, info: EngineInfo, encode: Encode) -> Iterato
 
 def _policy(settings: Settings) -> Policy:
     keys = Keys(settings.api_key, settings.api_key_file)
-    if not is_loopback(settings.host) and not (settings.allow_lan and keys.required):
+    beyond = settings.uds is None and not is_loopback(settings.host)
+    if beyond and not (settings.allow_lan and keys.required):
         raise SetupError(
             f"--host {settings.host}: listening beyond loopback needs --allow-lan and a key "
             "(--api-key-file or --api-key), since everybody on the network can then speak."

@@ -191,7 +191,9 @@ def test_a_page_served_through_the_proxy_may_open_a_websocket():
     options = {"proxy_headers": True, "trusted_proxy": ["127.0.0.1"], "api_key": "k"}
     with running(ScriptedEngine(), **options) as server:
         assert knock(server, "https://speech.example", **seen_by_proxy) == "open"
-        assert knock(server, "http://speech.example", **seen_by_proxy) == 403
+        # Whatever the proxy called us by.
+        assert knock(server, f"http://127.0.0.1:{server.port}", **seen_by_proxy) == "open"
+        assert knock(server, "https://backend.example", **seen_by_proxy) == 403
         assert knock(server, "https://evil.example", **seen_by_proxy) == 403
 
 
@@ -205,6 +207,8 @@ def test_a_root_path_works_whether_the_proxy_cuts_it_off_or_not(prefix):
         at = server.address + prefix
         assert httpx.get(f"{at}/health").status_code == 200
         assert httpx.get(f"{at}/v1/models").status_code == 200
+        assert httpx.get(f"{at}/").headers["content-type"].startswith("text/html")
+        assert httpx.get(f"{at}/page/app.js").status_code == 200
         assert httpx.get(f"{at}/docs").status_code == 401
         assert httpx.get(f"{server.address}/speechless/health").status_code == 401
         key = {"Authorization": "Bearer k"}

@@ -8,8 +8,10 @@ import pytest
 from support import running
 
 from phonate.api.guard import is_loopback
+from phonate.app import create_app
 from phonate.engine.scripted import ScriptedEngine
 from phonate.errors import SetupError
+from phonate.settings import load
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +171,11 @@ def test_named_origins_take_the_place_of_loopback():
 def test_settings_that_would_be_unsafe_or_wrong_do_not_start(options, words):
     with pytest.raises(SetupError, match=words), running(ScriptedEngine(), **options):
         pass
+
+
+def test_on_a_unix_socket_the_address_is_of_no_account(tmp_path):
+    options = {"host": "0.0.0.0", "uds": str(tmp_path / "s"), "voice_dir": str(tmp_path / "v")}
+    assert create_app(load(options, {}).settings, ScriptedEngine())
 
 
 def test_an_empty_key_file_does_not_start(tmp_path):

@@ -39,7 +39,7 @@ def test_every_route_is_there(document):
         method, path = endpoint.split(" ")
         if method == "WS":
             assert path in document["x-websockets"]
-        else:
+        elif path != "/":  # the page is for people
             assert endpoint.partition("{")[0] in told
 
 
@@ -57,7 +57,7 @@ def test_every_operation_says_what_it_is(document):
 
 def test_every_field_has_a_description(document):
     schemas = document["components"]["schemas"]
-    for name in ("SpeechBody", "BatchBody", "LanguagesBody"):
+    for name in ("SpeechBody", "BatchBody", "LanguagesBody", "VapiBody"):
         for field, schema in schemas[name]["properties"].items():
             assert schema.get("description"), f"{name}.{field}"
     assert set(schemas["SpeechBody"]["properties"]) == set(SpeechBody.model_fields)

@@ -108,7 +108,7 @@ class Endurance:
         later = self.rows[WARM_UP:]
         thousands = [row["requests"] / 1000 for row in later]
         for name, allowed, noise in (
-            ("rss_kib", KIB_PER_THOUSAND, 32 * 1024),
+            ("rss_kib", KIB_PER_THOUSAND, 64 * 1024),
             ("objects", OBJECTS_PER_THOUSAND, 3000),
         ):
             values = [row[name] for row in later]

@@ -30,7 +30,8 @@ from faults import script
 from phonate import settings
 from phonate.app import create_app
 from phonate.engine.scripted import DEFAULT_INFO, ScriptedEngine
-from phonate.serve import bind, uvicorn_config
+from phonate.listen import bind
+from phonate.serve import uvicorn_config
 
 POOLS = {
     "phonate-engine-spare": 8,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -595,3 +596,19 @@ def test_manifests_stay_below_their_limit(root: Path) -> None:
     assert path.stat().st_size < 64 * 1024
     assert json.loads(path.read_text("utf-8"))["value"]["name"] == "😀" * 256
     assert VoiceStore(root).find("😀" * 256) == entry
+
+
+def test_a_backup_put_back_with_its_old_times_is_seen_after_a_reload(
+    root: Path, tmp_path: Path
+) -> None:
+    elsewhere = VoiceStore(tmp_path / "elsewhere")
+    elsewhere.add(recorded("Anna"))
+    store = VoiceStore(root)
+    assert names(store) == set()
+    before = root.stat()
+    found = folder_of(tmp_path / "elsewhere", elsewhere, "Anna")
+    shutil.copytree(found, root / found.name)
+    os.utime(root, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert names(store) == set(), "nothing told the store"
+    store.reload()
+    assert names(store) == {"Anna"}

@@ -111,11 +111,12 @@ class Guard:
         policy = self._policy
         # Browsers always send one; HTTP/1.0 clients need not. Behind a proxy, what it was asked for
         # and what it asks us for must both be loopback: api/forwarded.py.
-        hosts = (headers.get("host"), scope["state"].get("sent_host"))
-        host = next((h for h in hosts if h is not None and not is_loopback(_host_name(h))), None)
-        if policy.check_host and host is not None:
+        host = headers.get("host")
+        hosts = (host, scope["state"].get("sent_host"))
+        far = next((h for h in hosts if h is not None and not is_loopback(_host_name(h))), None)
+        if policy.check_host and far is not None:
             raise Forbidden(
-                f"The Host header {host!r} is not a loopback name. Without an "
+                f"The Host header {far!r} is not a loopback name. Without an "
                 "API key this server answers only to localhost; set one with --api-key."
             )
         origin = headers.get("origin")

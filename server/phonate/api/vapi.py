@@ -27,6 +27,7 @@ router = APIRouter(tags=["speech"])
 
 _MESSAGE = {
     "type": "object",
+    "description": "Other fields tell about the call and are ignored.",
     "required": ["type", "text"],
     "properties": {
         "type": {"type": "string", "const": "voice-request"},

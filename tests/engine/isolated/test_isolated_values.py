@@ -118,6 +118,8 @@ TREE = [
 def test_every_error_of_the_tree(kind):
     if kind is VoiceNotFound:
         error = kind("x", ["a", "b"])
+    elif kind is errors.InternalError:
+        error = kind("req_1")
     elif kind is Cancelled:
         error = kind("client_gone")
     elif issubclass(kind, errors._RetryLater):

@@ -195,8 +195,9 @@ class EngineProcess:
         except OSError as error:
             log.warning("the engine's process cannot be read: %s", error)
             self.kill()
-        self.ended = True
-        self._changed()
+        finally:
+            self.ended = True
+            self._changed()
 
     def _take(self, frame: Frame) -> None:
         if frame.kind in (Kind.CHUNK, Kind.DONE, Kind.ERROR):
