@@ -36,10 +36,11 @@ test: $(VENV)/.dev ## install if needed, then the whole test suite (ARGS="-k wav
 	else echo "No C++ compiler here: the tests inside the native engine are skipped."; fi
 	$(BIN)/python -m pytest $(ARGS)
 
-check: $(VENV)/.dev ## lint, formatting, types
+check: $(VENV)/.dev ## lint, formatting, types, the locked packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_lock.py
 
 format: $(VENV)/.dev ## put the sources into shape
 	$(BIN)/ruff check --fix .

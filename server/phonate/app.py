@@ -39,8 +39,11 @@ from phonate.api.head import HeadAsGet
 from phonate.api.keys import Keys
 from phonate.api.metrics import Metrics
 from phonate.api.models import ModelCatalog
-from phonate.api.state import State
+from phonate.api.rates import Buckets
+from phonate.api.state import OpenSession, State
+from phonate.api.traffic import Traffic
 from phonate.api.voice_desk import VoiceDesk, open_desk
+from phonate.api.warmup import check_warm_up, warm_up
 from phonate.audio.shape import Sound
 from phonate.engine.base import Engine, EngineInfo, Reference, Samples
 from phonate.errors import SetupError
@@ -50,6 +53,7 @@ from phonate.speech.language import Identifier
 from phonate.speech.routes import make_routes
 from phonate.speech.routing import LanguageRouting
 from phonate.speech.service import Limits, SpeechService
+from phonate.speech.service import State as ServiceState
 from phonate.speech.session_events import SessionLimits
 from phonate.speech.shaping import SoundOptions
 from phonate.traces import open_tracing
@@ -83,13 +87,13 @@ def create_app(settings: Settings, engine: Engine, tracing: Tracing | None = Non
     """The whole server around one engine. Raises SetupError for settings that do not fit it.
     `tracing`: instead of what the settings ask for."""
     tracing = tracing or open_tracing(settings)
-    policy, cors = _policy(settings), _cors(settings)
+    policy, cors, traffic = _policy(settings), _cors(settings), Traffic()
     trusted = make_trusted(settings.proxy_headers, settings.trusted_proxy)
     app = FastAPI(
         title="phonate",
         version=__version__,
         summary="Text in, voice out, over the OpenAI audio API.",
-        lifespan=_lifespan(settings, engine, policy, tracing),
+        lifespan=_lifespan(settings, engine, policy, tracing, traffic),
         generate_unique_id_function=openapi.operation_id,
         # Their pages run other sites' scripts, with our page's rights. There is docs/API.md.
         docs_url=None,
@@ -106,12 +110,13 @@ def create_app(settings: Settings, engine: Engine, tracing: Tracing | None = Non
     )
     app.add_middleware(HeadAsGet)
     # The last added is the outermost: CORS headers belong on refusals too.
-    app.add_middleware(Guard, policy=policy)
+    app.add_middleware(Guard, policy=policy, traffic=traffic)
     if tracing is not None:
         app.add_middleware(tracing.middleware)
-    app.add_middleware(envelope.RequestContext)
+    app.add_middleware(envelope.RequestContext, traffic=traffic)
     app.add_middleware(CORSMiddleware, **cors)
     app.add_middleware(Forwarded, trusted=trusted, root_path=settings.root_path)
+    app.state.traffic = traffic
     return app
 
 
@@ -122,7 +127,7 @@ class _Late:
     take_turn: Encode
 
     def __init__(self) -> None:
-        self.sessions: set[object] = set()
+        self.sessions: dict[OpenSession, str] = {}
 
     def encode(self, audio: Samples, text: str | None) -> Reference:
         return self.take_turn(audio, text)
@@ -140,7 +145,11 @@ class _Late:
 
 
 def _lifespan(
-    settings: Settings, engine: Engine, policy: Policy, tracing: Tracing | None
+    settings: Settings,
+    engine: Engine,
+    policy: Policy,
+    tracing: Tracing | None,
+    traffic: Traffic,
 ) -> Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]:
     """Opens at once whatever a wrong setting can spoil; the rest when the server starts."""
     info, late, resources = engine.info, _Late(), contextlib.ExitStack()
@@ -151,8 +160,10 @@ def _lifespan(
         lambda: late.service.admission.lanes,
         about,
         lambda: late.service.vitals.restarts,
+        traffic,
     )
     observer = metrics if tracing is None else tracing.observe(metrics)
+    check_warm_up(settings, opened.voices)
     catalog = ModelCatalog(info.model, settings.alias, created=int(time.time()))
 
     @contextlib.asynccontextmanager
@@ -168,6 +179,7 @@ def _lifespan(
             voices=opened.voices,
             models=catalog,
             metrics=metrics,
+            traffic=traffic,
             sessions=late.sessions,
             routing=opened.routing,
             desk=opened.desk,
@@ -177,7 +189,14 @@ def _lifespan(
             keys=policy.keys,
         )
         with resources:
-            await service.start()
+            try:
+                await service.warm_up()
+                await warm_up(app.state.phonate)
+                service.state = ServiceState.READY
+            except SetupError as error:
+                app.state.start_error = error  # For `serve`, which says it in one line.
+                await service.close()
+                raise
             try:
                 yield
             finally:
@@ -230,6 +249,8 @@ def _policy(settings: Settings) -> Policy:
         metrics_key=Keys(settings.metrics_key) if settings.metrics_key else None,
         protect_listings=settings.protect_listings,
         max_request_bytes=settings.max_request_bytes,
+        body_timeout_s=settings.body_timeout,
+        rates=Buckets(rate) if (rate := settings.max_requests_per_minute) else None,
         check_host=not keys.required,
         origins=tuple(settings.cors_origin),
     )
@@ -254,6 +275,8 @@ EXPOSED_HEADERS = [
     "X-Audio-Bits-Per-Sample", "X-Voice", "X-Language", "X-Seed", "X-Finish-Reason",
     "X-Audio-Duration-Ms", "X-Usage-Input-Tokens", "X-Usage-Output-Tokens",
     "X-Usage-Total-Tokens", "X-Unspoken-Text", "Retry-After", "Server-Timing",
+    "X-RateLimit-Limit-Requests", "X-RateLimit-Remaining-Requests",
+    "X-RateLimit-Reset-Requests", "Retry-After-Ms",
 ]  # fmt: skip
 
 

@@ -154,11 +154,17 @@ def bench(
 
 @cli.command()
 @with_settings
-def doctor(loaded: Loaded) -> None:
+def doctor(
+    loaded: Loaded,
+    security: Annotated[
+        bool, typer.Option("--security", help="look at keys, files, origins and the running server")
+    ] = False,
+) -> None:
     """Tell what is installed, which engine would run, and how to mend what is missing."""
     from phonate.doctor import doctor as run
+    from phonate.doctor_security import doctor_security
 
-    if not run(loaded.settings):
+    if not (doctor_security(loaded) if security else run(loaded.settings)):
         raise typer.Exit(1)
 
 

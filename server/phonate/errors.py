@@ -11,10 +11,12 @@
     |- Unauthorized         401  authentication_error
     |- NotFound             404  not_found_error
     |  `- ModelNotFound          code model_not_found
+    |- RequestTimeout       408  the client takes too long to send its request
     |- Conflict             409
     |- TooLarge             413
     |- UnsupportedMedia     415
     |- RateLimited          429  + Retry-After
+    |- HeadTooLarge         431
     |- Cancelled            499  the client or an operator stopped it; logged, never sent
     |- EngineFailure        502  server_error: the engine gave up
     |  |- EngineDied             code engine_died: its process did (--isolate-engine)
@@ -30,6 +32,7 @@ wrong, what was expected, and what to do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -113,6 +116,12 @@ class ModelNotFound(NotFound):
     code = "model_not_found"
 
 
+class RequestTimeout(PhonateError):
+    status = 408
+    type = "invalid_request_error"
+    code = "request_timeout"
+
+
 class Conflict(PhonateError):
     status = 409
     type = "invalid_request_error"
@@ -131,12 +140,18 @@ class UnsupportedMedia(PhonateError):
     code = "unsupported_media_type"
 
 
+class HeadTooLarge(PhonateError):
+    status = 431
+    type = "invalid_request_error"
+    code = "head_too_large"
+
+
 class _RetryLater(PhonateError):
     """Shared by the errors that carry a Retry-After, in whole seconds, at least 1."""
 
     def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
         super().__init__(message)
-        self.retry_after_s = max(1, round(retry_after_s))
+        self.retry_after_s = max(1, math.ceil(retry_after_s))
 
 
 class RateLimited(_RetryLater):

@@ -134,6 +134,10 @@ class Settings(BaseModel):
     starter_voices: bool = _option(False, "Voices", "offer the voices that come with phonate for cloning models")
     voice_alias: list[str] = _option([], "Voices", "NAME=VOICE: answer to NAME with VOICE")
 
+    startup_warmup_voice: str | None = _option(None, "Voices", "a voice that speaks into the void before the server is ready; one that is missing fails the start")
+    startup_warmup_text: str = _option("Warm up the speech engine.", "Voices", "what it says", min_length=1, max_length=4096)
+    startup_warmup_tokens: int = _option(32, "Voices", "codec frames of it at most", ge=1, le=4096)
+    startup_warmup_routes: bool = _option(True, "Voices", "prepare the voices that routes lead to before the server is ready")
     allow_reference_urls: list[str] = _option([], "Voices", "a host from which ref_audio may be fetched")
 
     clone_mode: Literal["auto", "speaker_only"] = _option("auto", "Voices", "how requests that do not say clone: auto continues the recording where the voice has a transcript; speaker_only is faster and what RealtimeTTS does on the CPU")
@@ -150,14 +154,20 @@ class Settings(BaseModel):
     max_input_chars: int = _option(4096, "Limits", "code points of one request's text", ge=1, le=10_000_000)
     max_request_bytes: Bytes = _option(32 * 2**20, "Limits", "size of a request body", ge=1024, le=2**34)
     max_output_bytes: Bytes = _option(64 * 2**20, "Limits", "PCM that one request may produce", ge=48_000, le=2**40)
+    max_requests_per_minute: int | None = _option(None, "Limits", "requests that one key (without keys: one address) may make a minute; more are answered 429; default: no limit", ge=1, le=1_000_000)
+    max_connections: int = _option(1024, "Limits", "connections open at a time; further ones are answered 503", ge=1, le=1_000_000)
+    header_timeout: float = _option(10, "Limits", "seconds a client has to send the head of a request", gt=0, le=3600)
+    body_timeout: float = _option(60, "Limits", "seconds a client has to send the body of a request", gt=0, le=86_400)
+    keep_alive_timeout: float = _option(20, "Limits", "seconds that a connection may lie idle between requests; behind a proxy, more than the proxy's own", gt=0, le=3600)
     synthesis_timeout: float = _option(120, "Limits", "seconds from admission to the first audio, and for each further fragment", gt=0, le=86_400)
+    send_timeout: float = _option(30, "Limits", "seconds after which a client that does not read what it is sent is cut off, over HTTP and WebSocket", gt=0, le=86_400)
     stall_timeout: float = _option(30, "Limits", "seconds without progress after which /health says degraded", gt=0, le=86_400)
     shutdown_timeout: float = _option(20, "Limits", "seconds that running utterances get to finish at shutdown", ge=0, le=86_400)
 
     max_sessions: int = _option(256, "WebSocket", "sessions open at a time", ge=1, le=100_000)
+    max_sessions_per_key: int | None = _option(None, "WebSocket", "sessions that one key (without keys: one address) may have open; default: no limit", ge=1, le=100_000)
     session_idle_timeout: float = _option(120, "WebSocket", "seconds without an event or audio after which a session is closed", gt=0, le=86_400)
     pause_timeout: float = _option(60, "WebSocket", "seconds after which a paused session is cancelled", gt=0, le=86_400)
-    send_timeout: float = _option(30, "WebSocket", "seconds that one frame may wait for a client that does not read", gt=0, le=86_400)
     stream_buffer_seconds: float = _option(30, "WebSocket", "audio that may wait for a slow reader before its synthesis is held", ge=0.2, le=3600)
     fragment_lookahead_words: int = _option(0, "WebSocket", "words that the first fragment waits for a sentence end before it settles for a clause", ge=0, le=50)
 

@@ -33,12 +33,18 @@ def test_what_is_counted():
     assert value(text, 'phonate_utterances_total{outcome="stop"}') == 1
     assert value(text, 'phonate_utterances_total{outcome="silent"}') == 1
     assert value(text, 'phonate_utterances_total{outcome="failed"}') == 1
-    assert value(text, 'phonate_utterances_cut_total{cause="engine_failure"}') == 1
+    assert value(text, 'phonate_utterances_cut_total{cause="engine_failure",outcome="failed"}') == 1
     assert value(text, "phonate_first_audio_seconds_count") == 1
     assert value(text, "phonate_real_time_factor_count") == 1
     assert value(text, "phonate_queue_seconds_count") == 3
     assert value(text, "phonate_audio_seconds_total") > 0.5
     assert value(text, "phonate_active_requests") == 0
+    assert value(text, "phonate_audible_onset_seconds_count") == 1
+    assert value(text, 'phonate_answers_total{status="200"}') == 1
+    assert value(text, 'phonate_answers_total{status="502"}') == 2
+    assert value(text, 'phonate_sent_bytes_total{transport="http"}') > 24_000
+    assert value(text, "phonate_engine_stalls_total") == 0
+    assert value(text, "phonate_voices") == 0
     assert 'engine="scripted"' in text
 
 

@@ -104,7 +104,7 @@ class Stage:
         """Utterances that ended because their client was gone."""
         with urllib.request.urlopen(f"{self.address}/metrics", timeout=5) as answer:
             text = answer.read().decode()
-        found = re.search(r'phonate_utterances_cut_total\{cause="client_gone"\} (\S+)', text)
+        found = re.search(r'phonate_utterances_cut_total\{cause="client_gone"[^}]*\} (\S+)', text)
         return float(found[1]) if found else 0.0
 
     def wait(self, active: int, within_s: float) -> None:

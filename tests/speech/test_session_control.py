@@ -16,6 +16,53 @@ SECOND = "And this is the second one. "
 THIRD = "The third one closes it all. "
 
 
+# A server that stops ------------------------------------------------------------------------------
+
+
+def test_draining_speaks_what_is_here_and_takes_no_more() -> None:
+    d = opened()
+    d.text(FIRST + "Half a sent")
+    d.take()
+    d.session.drain(d.now, 20)
+    assert d.session.state is State.ENDING
+    for event in ("text", "flush", "end", "config"):
+        d.send(event, **({"text": SECOND} if event == "text" else {}))
+    d.speak()
+    d.speak()
+    assert d.types[0] == "draining"
+    assert d.last("done")["spoken_chars"] == len(FIRST + "Half a sent")
+    assert [call.text for call in d.started] == [FIRST.strip(), "Half a sent"]
+    assert d.closed is not None
+    assert d.closed.code == 1012
+
+
+def test_a_cancel_that_keeps_the_session_ends_a_draining_one() -> None:
+    d = opened()
+    d.text(FIRST)
+    d.take()
+    d.session.drain(d.now, 20)
+    d.send("cancel", keep_session=True)
+    assert d.take() == ["draining", "cancelled", "done"]
+    assert d.closed is not None
+    assert d.closed.code == 1012
+
+
+def test_a_config_on_its_way_is_still_taken_when_the_server_stops() -> None:
+    d = Driver()
+    d.resolving = False
+    d.config(voice="heart")
+    d.text(FIRST)
+    d.session.drain(d.now, 20)
+    d.text(SECOND)
+    d.session.config_resolved(Plan(what="heart"), d.now)
+    d.settle()
+    d.speak()
+    assert [call.text for call in d.started] == [FIRST.strip()]
+    assert d.take()[-1] == "done"
+    assert d.closed is not None
+    assert d.closed.code == 1012
+
+
 # Pause and resume ---------------------------------------------------------------------------------
 
 

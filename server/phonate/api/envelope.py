@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from phonate.api.traffic import OVER_CAPACITY, Traffic
 from phonate.errors import (
     InternalError,
     InvalidRequest,
@@ -30,6 +31,7 @@ from phonate.errors import (
     TooLarge,
     Unauthorized,
 )
+from phonate.logs import begin_request
 from phonate.speech.fields import complaint
 
 log = logging.getLogger("phonate.access")
@@ -123,8 +125,9 @@ class RequestContext:
     that a client sees a truncated transfer instead of a clean short one.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, traffic: Traffic) -> None:
         self._app = app
+        self._traffic = traffic
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -132,6 +135,7 @@ class RequestContext:
             return
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id
+        begin_request(request_id)
         started = time.monotonic()
         status = 0
 
@@ -139,10 +143,13 @@ class RequestContext:
             nonlocal status
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
                 status = message["status"]
-                message["headers"] = [
-                    *message.get("headers", []),
-                    (b"x-request-id", request_id.encode("ascii")),
-                ]
+                self._traffic.answers[status] += 1
+                headers = [*message.get("headers", []), (b"x-request-id", request_id.encode())]
+                if self._traffic.draining or scope["state"].get(OVER_CAPACITY):
+                    headers.append((b"connection", b"close"))
+                message["headers"] = headers
+            elif message["type"] == "http.response.body":
+                self._traffic.sent_bytes["http"] += len(message.get("body", b""))
             await send(message)
 
         try:

@@ -6,8 +6,11 @@ nobody without a key should be able to make us read 32 MiB.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -16,7 +19,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from phonate.api.envelope import error_response
 from phonate.api.keys import Keys, presented
-from phonate.errors import PhonateError, TooLarge, Unauthorized
+from phonate.api.rates import Buckets, client_name
+from phonate.api.traffic import OVER_CAPACITY, Traffic
+from phonate.errors import (
+    Busy,
+    HeadTooLarge,
+    NotReady,
+    PhonateError,
+    RateLimited,
+    RequestTimeout,
+    TooLarge,
+    Unauthorized,
+    UnsupportedMedia,
+)
 
 OPEN = frozenset({"/", "/health", "/ready", "/v1/test", "/v1/capabilities"})
 """Never need a key: supervisors, and the page that asks for it."""
@@ -26,6 +41,16 @@ PAGE_FILES = "/page/"
 
 LISTINGS = re.compile(r"/v1/(audio/voices|models(/.*)?|audio/models)")
 """GET on these is open unless `--protect-listings`: Open WebUI lists before it has a key."""
+
+
+MAX_HEADERS = 100
+MAX_HEAD_LINE = 8000
+"""Bytes. The WebSocket library takes 8,192 and 128 headers, and drops the connection beyond."""
+MAX_HEAD_BYTES = 16 * 2**10
+
+BODIES_AT_ONCE = 8
+"""So many of the largest request bodies may be in memory together; further ones are answered 503.
+Without it, as many clients as may connect could send one each."""
 
 
 class Forbidden(PhonateError):
@@ -43,6 +68,9 @@ class Policy:
     """Opens /metrics and nothing else."""
     protect_listings: bool = False
     max_request_bytes: int = 32 * 2**20
+    body_timeout_s: float = 60.0
+    rates: Buckets | None = None
+    """None: no limit."""
     check_host: bool = True
     """Refuse a Host that is not loopback: a web page cannot then reach us by DNS rebinding."""
     origins: tuple[str, ...] = ()
@@ -84,31 +112,91 @@ def path_of(scope: Scope) -> str:
     return path
 
 
-class Guard:
-    """See the module's text. What it lets through carries `scope["state"]["key"]`: the key's
-    name, "" without keys."""
+def head_problem(scope: Scope) -> str | None:
+    """Why the head of a request is too large, None when it is not."""
+    headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
+    target = len(scope.get("raw_path") or b"") + len(scope.get("query_string", b""))
+    sizes = [len(name) + len(value) + 4 for name, value in headers]
+    if len(headers) > MAX_HEADERS:
+        return f"{len(headers)} headers; at most {MAX_HEADERS} are taken."
+    if max([*sizes, target]) > MAX_HEAD_LINE:
+        return f"a line of more than {MAX_HEAD_LINE} bytes."
+    if sum(sizes) + target > MAX_HEAD_BYTES:
+        return f"more than {MAX_HEAD_BYTES} bytes."
+    return None
 
-    def __init__(self, app: ASGIApp, policy: Policy) -> None:
+
+class Guard:
+    """See the module's text. What it lets through carries `scope["state"]["key"]`, the key's
+    name, "" without keys; and `["client"]`, whom limits count for."""
+
+    def __init__(self, app: ASGIApp, policy: Policy, traffic: Traffic) -> None:
         self._app = app
         self._policy = policy
+        self._traffic = traffic
+        self._bodies = _Budget(BODIES_AT_ONCE * policy.max_request_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        state = scope.setdefault("state", {})
         try:
-            scope.setdefault("state", {})
-            scope["state"]["key"] = self._admit(scope)
+            self._check_capacity(scope)
+            owner = state["key"] = self._admit(scope)
+            client = state["client"] = client_name(owner, scope.get("client"))
+            send = self._charge(client, scope, send)
         except PhonateError as error:
             await refuse(error, scope, receive, send)
             return
-        if scope["type"] == "http":
-            receive = _Metered(receive, self._policy.max_request_bytes)
-        await self._app(scope, receive, send)
+        except _Limited as limited:
+            self._traffic.refused["rate_limit"] += 1
+            await refuse(limited.error, scope, receive, limited.send)
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = _Metered(receive, self._policy, self._bodies)
+        try:
+            await self._app(scope, body, send)
+        finally:
+            body.release()
+
+    def _check_capacity(self, scope: Scope) -> None:
+        """Health and reads go on; see `wire` for connections beyond the number."""
+        reading = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        if scope["state"].get(OVER_CAPACITY) and not (reading and path_of(scope) in OPEN):
+            self._traffic.refused["full"] += 1
+            raise Busy("All connections (--max-connections) are taken. Try again later.")
+        if self._traffic.draining and not reading:
+            self._traffic.refused["draining"] += 1
+            raise NotReady("The server is shutting down.", retry_after_s=5)
+
+    def _charge(self, client: str, scope: Scope, send: Send) -> Send:
+        """Count the request, where it is one that counts; `send` then tells the client how it
+        stands."""
+        rates = self._policy.rates
+        if rates is None or _is_open(scope) or path_of(scope) == "/metrics":
+            return send
+        allowance = rates.take(client)
+        telling = _telling(send, allowance.headers())
+        if allowance.granted:
+            return telling
+        raise _Limited(
+            telling,
+            RateLimited(
+                f"{allowance.limit} requests a minute are allowed (--max-requests-per-minute). "
+                f"Wait {allowance.wait_s:.1f} s.",
+                retry_after_s=allowance.wait_s,
+            ),
+        )
 
     def _admit(self, scope: Scope) -> str:
         headers = HTTPConnection(scope).headers
         policy = self._policy
+        if problem := head_problem(scope):
+            self._traffic.refused["head_too_large"] += 1
+            raise HeadTooLarge(f"The head of the request has {problem}")
         # Browsers always send one; HTTP/1.0 clients need not. Behind a proxy, what it was asked for
         # and what it asks us for must both be loopback: api/forwarded.py.
         host = headers.get("host")
@@ -126,10 +214,17 @@ class Guard:
             and not (is_own(origin, host) or allows_origin(policy, origin))
         ):
             raise Forbidden(f"The origin {origin!r} is not allowed. Allow it with --cors-origin.")
+        owner = self._owner(scope)
+        coding = headers.get("content-encoding", "identity").strip().lower()
+        if coding not in ("", "identity"):
+            raise UnsupportedMedia(
+                f"Content-Encoding {coding[:40]!r}: send the body as it is, not compressed.",
+                param="Content-Encoding",
+            )
         declared = headers.get("content-length", "")
         if declared.isdigit() and int(declared) > policy.max_request_bytes:
             raise _too_large(policy.max_request_bytes)
-        return self._owner(scope)
+        return owner
 
     def _owner(self, scope: Scope) -> str:
         policy = self._policy
@@ -145,8 +240,7 @@ class Guard:
                 return owner
         if scope["type"] == "http" and (path in OPEN or path.startswith(PAGE_FILES)):
             return ""
-        listing = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        if listing and not policy.protect_listings and LISTINGS.fullmatch(path):
+        if _is_open(scope) and not policy.protect_listings:
             return ""
         raise Unauthorized(
             "A valid API key is needed: send `Authorization: Bearer <key>`. "
@@ -154,21 +248,87 @@ class Guard:
         )
 
 
-class _Metered:
-    """`receive` that counts the body, for clients that do not say its length or lie about it."""
+def _is_open(scope: Scope) -> bool:
+    """Needs no key, unless listings are protected; costs nothing."""
+    if scope["type"] != "http":
+        return False
+    path = path_of(scope)
+    listing = scope["method"] in ("GET", "HEAD") and LISTINGS.fullmatch(path)
+    return bool(listing) or path in OPEN or path.startswith(PAGE_FILES)
 
-    def __init__(self, receive: Receive, limit: int) -> None:
-        self._receive = receive
+
+class _Limited(Exception):
+    """A request too many, and the `send` that adds the headers about it."""
+
+    def __init__(self, send: Send, error: RateLimited) -> None:
+        super().__init__()
+        self.send = send
+        self.error = error
+
+
+def _telling(send: Send, headers: list[tuple[bytes, bytes]]) -> Send:
+    starts = ("http.response.start", "websocket.http.response.start", "websocket.accept")
+
+    async def tell(message: Message) -> None:
+        if message["type"] in starts:
+            message["headers"] = [*message.get("headers", []), *headers]
+        await send(message)
+
+    return tell
+
+
+class _Budget:
+    """Bytes that all request bodies together may hold."""
+
+    def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._used = 0
+
+    def take(self, n: int) -> None:
+        self._used += n
+        if self._used > self._limit:
+            raise Busy("Too many large requests are being received. Try again later.")
+
+    def release(self, n: int) -> None:
+        self._used -= n
+
+
+class _Metered:
+    """`receive` that counts the body, for clients that do not say its length or lie about it, and
+    looks at the clock, for those that send it a byte at a time."""
+
+    def __init__(self, receive: Receive, policy: Policy, budget: _Budget) -> None:
+        self._receive = receive
+        self._policy = policy
+        self._budget = budget
+        self._deadline = time.monotonic() + policy.body_timeout_s
+        self._complete = False
         self._seen = 0
 
     async def __call__(self) -> Message:
-        message = await self._receive()
+        message = await (self._receive() if self._complete else self._receive_in_time())
         if message["type"] == "http.request":
-            self._seen += len(message.get("body", b""))
-            if self._seen > self._limit:
-                raise _too_large(self._limit)
+            n = len(message.get("body", b""))
+            self._seen += n
+            self._budget.take(n)
+            if self._seen > self._policy.max_request_bytes:
+                raise _too_large(self._policy.max_request_bytes)
+        self._complete = not message.get("more_body", False)
         return message
+
+    async def _receive_in_time(self) -> Message:
+        left = self._deadline - time.monotonic()
+        try:
+            return await asyncio.wait_for(self._receive(), max(left, 0.001))
+        except asyncio.TimeoutError:
+            seconds = self._policy.body_timeout_s
+            raise RequestTimeout(
+                f"The body was not complete after {seconds:g} s (--body-timeout)."
+            ) from None
+
+    def release(self) -> None:
+        """The request is over, and its body is no longer held."""
+        self._budget.release(self._seen)
 
 
 def _too_large(limit: int) -> TooLarge:

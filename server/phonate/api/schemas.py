@@ -16,6 +16,7 @@ from phonate.audio.encoders import FORMATS, Format, find_format
 from phonate.audio.resample import RATES
 from phonate.engine.base import EngineInfo, TextLayout
 from phonate.errors import InvalidRequest, UnsupportedOperation
+from phonate.logs import keep_private
 from phonate.speech import fields
 from phonate.speech.fields import Switch, VoiceFields, one_of, refuse, shown
 from phonate.speech.request import SpeechRequest
@@ -146,6 +147,7 @@ class SpeechBody(VoiceFields):
         self, state: State, request_id: str, key: str, *, whole: bool
     ) -> SpeechRequest:
         """Check against this server and its engine. Raises from `InvalidRequest`."""
+        keep_private(self.input)
         state.models.check(self.model)
         limit = state.settings.max_input_chars
         if len(self.input) > limit:

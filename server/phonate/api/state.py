@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from phonate.api.fetch import ReferenceFetcher
 from phonate.api.keys import Keys
+from phonate.api.traffic import Traffic
 from phonate.api.voice_desk import VoiceDesk
 from phonate.settings import Settings
 from phonate.speech.routing import LanguageRouting
@@ -21,6 +22,13 @@ from phonate.voices.catalog import VoiceCatalog
 if TYPE_CHECKING:
     from phonate.api.metrics import Metrics
     from phonate.api.models import ModelCatalog
+
+
+class OpenSession(Protocol):
+    """What a server that stops asks of a WebSocket session."""
+
+    def drain(self, within_s: float) -> None: ...
+    def give_up(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,9 @@ class State:
     """Where audio is encoded: never on the loop."""
     session_limits: SessionLimits
     keys: Keys
-    sessions: set[object] = field(default_factory=set)
-    """The WebSocket sessions that are open."""
+    traffic: Traffic
+    sessions: dict[OpenSession, str] = field(default_factory=dict)
+    """The WebSocket sessions that are open, and whose each is."""
 
     def reload(self) -> None:
         """Look again at what others may have changed on the disk (SIGHUP). Blocks."""

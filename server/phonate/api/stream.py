@@ -30,7 +30,14 @@ from phonate.api.voice_choice import (
     filed_under,
     fragment_request,
 )
-from phonate.errors import Busy, InternalError, InvalidRequest, PhonateError
+from phonate.errors import (
+    Busy,
+    InternalError,
+    InvalidRequest,
+    NotReady,
+    PhonateError,
+    RateLimited,
+)
 from phonate.speech.fields import read
 from phonate.speech.fragments import DEFAULT_MAX_CHARS
 from phonate.speech.request import draw_seed
@@ -134,6 +141,7 @@ class Machine(Protocol):
     def receive(self, frame: str, now: float) -> None: ...
     def receive_bytes(self, now: float) -> None: ...
     def disconnected(self, now: float) -> None: ...
+    def drain(self, now: float, within_s: float) -> None: ...
     def tick(self, now: float) -> None: ...
     def next_deadline(self) -> float | None: ...
     def take_commands(self) -> list[Command]: ...
@@ -148,18 +156,31 @@ async def serve_session(
     socket: WebSocket, state: State, session: Session, machine: Machine | None = None
 ) -> None:
     """One connection from handshake to close. `machine` speaks another protocol over `session`."""
-    limit = state.settings.max_sessions
-    if len(state.sessions) >= limit:
-        busy = Busy(f"All {limit} sessions (--max-sessions) are open.", retry_after_s=5)
-        await refuse(busy, socket.scope, socket.receive, socket.send)
+    client: str = socket.state.client
+    if full := _no_place(state, client):
+        await refuse(full, socket.scope, socket.receive, socket.send)
         return
-    state.sessions.add(session)
+    shell = _Shell(socket, state, session, machine or session)
+    state.sessions[shell] = client
     try:
         request_id = socket.state.request_id.encode("ascii")
         await socket.accept(_subprotocol(socket), [(b"x-request-id", request_id)])
-        await _Shell(socket, state, session, machine or session).run()
+        await shell.run()
     finally:
-        state.sessions.discard(session)
+        del state.sessions[shell]
+
+
+def _no_place(state: State, client: str) -> PhonateError | None:
+    """Why this client may not open another session now."""
+    limit, per_key = state.settings.max_sessions, state.settings.max_sessions_per_key
+    if len(state.sessions) >= limit:
+        return Busy(f"All {limit} sessions (--max-sessions) are open.", retry_after_s=5)
+    if per_key and list(state.sessions.values()).count(client) >= per_key:
+        return RateLimited(
+            f"{per_key} sessions at a time are allowed (--max-sessions-per-key). Close one first.",
+            retry_after_s=5,
+        )
+    return None
 
 
 class _Shell:
@@ -176,6 +197,17 @@ class _Shell:
         self._over = asyncio.Event()
         self._close: Close | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    def drain(self, within_s: float) -> None:
+        """The server stops: finish what is here within this time."""
+        self._machine.drain(time.monotonic(), within_s)
+        self._wake()
+
+    def give_up(self) -> None:
+        """That time is over."""
+        stopping = NotReady("The server has shut down before this was finished.", retry_after_s=5)
+        self._machine.fail(stopping, time.monotonic(), CloseCode.RESTART)
+        self._wake()
 
     async def run(self) -> None:
         tasks = [asyncio.ensure_future(work) for work in (self._receive(), self._send())]
@@ -229,6 +261,7 @@ class _Shell:
             try:
                 if isinstance(frame, bytes):
                     await self._socket.send_bytes(frame)
+                    self._state.traffic.sent_bytes["websocket"] += len(frame)
                 else:
                     await self._socket.send_text(json.dumps(frame, ensure_ascii=False))
             except (WebSocketDisconnect, RuntimeError, OSError):

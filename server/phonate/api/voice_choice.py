@@ -9,6 +9,7 @@ from typing import Protocol
 from phonate.api.voice_desk import VoiceDesk
 from phonate.engine.base import CloneMode, Reference
 from phonate.errors import PhonateError
+from phonate.logs import keep_private
 from phonate.speech.language import patience_ms
 from phonate.speech.request import SpeechRequest
 from phonate.speech.routing import LanguageRouting, Routed
@@ -132,6 +133,7 @@ class FragmentRouter:
 async def fragment_request(state: Chooser, plan: FragmentPlan, text: str) -> SpeechRequest:
     """The request for one fragment. Raises what `plan` was refused with, or VoiceNotFound when a
     registered voice has gone meanwhile."""
+    keep_private(text)
     if plan.refused is not None:
         raise plan.refused
     request = dataclasses.replace(plan.request, text=text)

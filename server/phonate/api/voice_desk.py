@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,7 +41,10 @@ class VoiceDesk:
     async def do(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Await a blocking call on one of our threads."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.executor, partial(call, *args, **kwargs))
+        context = contextvars.copy_context()  # A log line there belongs to the request too.
+        return await loop.run_in_executor(
+            self.executor, partial(context.run, partial(call, *args, **kwargs))
+        )
 
 
 @contextlib.contextmanager

@@ -69,6 +69,8 @@ class Admission:
         self._waiting: OrderedDict[str, deque[asyncio.Future[Slot]]] = OrderedDict()
         self._mean_hold_s = 1.0
         self._closed: str | None = None
+        self._admitted: set[asyncio.Future[Slot]] = set()
+        """Those who wait for a second time: `close` leaves them their place."""
 
     @property
     def active(self) -> int:
@@ -79,13 +81,15 @@ class Admission:
         return sum(len(queue) for queue in self._waiting.values())
 
     def close(self, why: str) -> None:
-        """Refuse newcomers and whoever still waits; running work keeps its slots."""
+        """Refuse newcomers and whoever waits for a first slot; running work goes on, also where it
+        gave its slot up for a while."""
         self._closed = why
-        for queue in self._waiting.values():
-            for waiter in queue:
-                if not waiter.done():
-                    waiter.set_exception(NotReady(why, retry_after_s=5))
-        self._waiting.clear()
+        for key, queue in list(self._waiting.items()):
+            for waiter in list(queue):
+                if waiter not in self._admitted:
+                    self._forget(key, waiter)
+                    if not waiter.done():
+                        waiter.set_exception(NotReady(why, retry_after_s=5))
 
     def retry_after_s(self) -> float:
         """About when a newcomer would find a place."""
@@ -100,7 +104,7 @@ class Admission:
         Raises Busy (queue full), NotReady (closed), Timeout (deadline passed while waiting).
         """
         if admitted:
-            return await self._wait(key, deadline) if self._full() else self._take(key)
+            return await self._wait(key, deadline, admitted) if self._full() else self._take(key)
         if self._closed is not None:
             raise NotReady(self._closed, retry_after_s=5)
         if not self._full():
@@ -122,10 +126,12 @@ class Admission:
         self._held_by[key] += 1
         return Slot(self, key, number)
 
-    async def _wait(self, key: str, deadline: float | None) -> Slot:
+    async def _wait(self, key: str, deadline: float | None, admitted: bool = False) -> Slot:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Slot] = loop.create_future()
         self._waiting.setdefault(key, deque()).append(waiter)
+        if admitted:
+            self._admitted.add(waiter)
         timer = None
         if deadline is not None:
             timer = loop.call_later(max(0.0, deadline - self.clock()), _expire, waiter)
@@ -139,6 +145,7 @@ class Admission:
         finally:
             if timer is not None:
                 timer.cancel()
+            self._admitted.discard(waiter)
             self._forget(key, waiter)
 
     def _forget(self, key: str, waiter: asyncio.Future[Slot]) -> None:

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -58,7 +60,9 @@ class Synthesis:
         shaper: Shaper,
         token: CancelToken,
         on_done: Callable[[], None] = lambda: None,
+        name: str = "",
     ) -> None:
+        self.name = name
         self._engine = engine
         self._request = request
         self._shaper = shaper
@@ -80,7 +84,7 @@ class Synthesis:
 
     def start(self) -> None:
         self._started = self.last_progress = time.monotonic()
-        _THREADS.run(self._run)
+        _THREADS.run(partial(contextvars.copy_context().run, self._run))
 
     async def blocks(self) -> AsyncGenerator[Block, None]:
         """Shaped audio as it is made. Raises what the engine raised."""
@@ -122,8 +126,10 @@ class Synthesis:
         await self._ended.wait()
 
     def stalled_for(self, now: float) -> float:
-        """Seconds without progress, 0 while paused or done."""
-        return 0.0 if self.paused or self.ended else now - self.last_progress
+        """Seconds without progress, 0 once done and while it stands still as it was told. An engine
+        that was told to stand still, or to stop, and does not is as stuck as any."""
+        as_told = self.paused and self._quiet.is_set() and not self.token.is_set
+        return 0.0 if as_told or self.ended else now - self.last_progress
 
     # On the engine's thread -------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ class Report:
     queued_s: float
     first_audio_s: float | None
     """From admission to the first block handed out."""
+    onset_s: float | None
+    """From admission to the first audible sample, for a client that plays what it gets at once."""
     speaking_s: float
     """From the slot to the end."""
     audio_s: float
@@ -45,6 +47,9 @@ class Observer:
     """Does nothing; subclasses override. Called on the loop, must be quick."""
 
     def ended(self, report: Report) -> None: ...
+
+    def stalled(self) -> None:
+        """A running engine call has made no progress for --stall-timeout. Once for each."""
 
     def note(self, **facts: Fact) -> None:
         """About the request that is being served."""

@@ -16,11 +16,12 @@ from enum import Enum
 from phonate.engine.base import Engine, Mortal, Reference, Samples, Vitals
 from phonate.errors import EngineFailure, OutputError, PhonateError
 from phonate.speech.admission import Admission
-from phonate.speech.bridge import Synthesis
-from phonate.speech.observer import Observer
+from phonate.speech.extraction import Extraction
+from phonate.speech.observer import Observer, Report
 from phonate.speech.request import SpeechRequest
 from phonate.speech.shaping import SoundOptions
 from phonate.speech.utterance import Utterance
+from phonate.speech.watch import EngineCall, StallWatch
 
 log = logging.getLogger("phonate.speech")
 
@@ -76,15 +77,21 @@ class SpeechService:
         self.sound = sound
         self.admission = Admission(limits.max_active, limits.max_queued)
         self.state = State.STARTING
-        self._running: set[Synthesis] = set()
+        self._running: set[EngineCall] = set()
         self._utterances: set[Utterance] = set()
         self._requests_total = 0
         self._failures_total = 0
         self._unusable_total = 0
+        watch = StallWatch(lambda: self._running, limits.stall_timeout_s, self.observer.stalled)
+        self._watching = asyncio.ensure_future(watch.run())
+
+    async def warm_up(self) -> None:
+        """Let the engine do what is slow the first time."""
+        await asyncio.to_thread(self.engine.warm_up)
 
     async def start(self) -> None:
         """Warm the engine up; ready afterwards."""
-        await asyncio.to_thread(self.engine.warm_up)
+        await self.warm_up()
         self.state = State.READY
 
     def speak(self, request: SpeechRequest) -> Utterance:
@@ -100,20 +107,28 @@ class SpeechService:
         """Let the engine listen to a recording (mono, 24 kHz), in its turn like any request."""
         deadline = time.monotonic() + self.limits.synthesis_timeout_s
         slot = await self.admission.acquire(key, deadline)
-        listening = asyncio.ensure_future(asyncio.to_thread(self.engine.extract_voice, audio, text))
-        # Not when the caller is done, but when the engine is: a caller may leave early.
-        listening.add_done_callback(lambda _: slot.release())
-        return await asyncio.shield(listening)
 
-    def started(self, synthesis: Synthesis) -> None:
-        self._running.add(synthesis)
+        def done() -> None:
+            # Not when the caller is done, but when the engine is: a caller may leave early.
+            self.stopped(listening)
+            slot.release()
 
-    def stopped(self, synthesis: Synthesis) -> None:
-        self._running.discard(synthesis)
+        listening = Extraction(self.engine, audio, text, done)
+        self.started(listening)
+        listening.start()
+        return await listening.result()
+
+    def started(self, call: EngineCall) -> None:
+        self._running.add(call)
+
+    def stopped(self, call: EngineCall) -> None:
+        self._running.discard(call)
 
     def _ended(self, utterance: Utterance) -> None:
         self._utterances.discard(utterance)
-        self.observer.ended(utterance.report())
+        report = utterance.report()
+        self.observer.ended(report)
+        _log(utterance, report)
         error = utterance.error
         if error is None:
             return
@@ -122,7 +137,9 @@ class SpeechService:
         elif isinstance(error, EngineFailure) or not isinstance(error, PhonateError):
             self._failures_total += 1
             log.error(
-                "request %s: synthesis failed: %s", utterance.request.request_id, error,
+                "request %s: synthesis failed: %s", utterance.request.request_id,
+                # Words that are not ours may quote the text: the log's filter looks at those.
+                error if isinstance(error, PhonateError) else type(error).__name__,
                 exc_info=None if isinstance(error, PhonateError) else error,
             )  # fmt: skip
 
@@ -154,22 +171,37 @@ class SpeechService:
             engine_restarts_total=sum(vitals.restarts.values()),
         )
 
+    @property
+    def speaking(self) -> bool:
+        """Whether any utterance is not over yet, running or waiting."""
+        return bool(self._utterances)
+
+    def begin_drain(self) -> None:
+        """Take no more work, and send away what waits; what runs goes on."""
+        if self.state not in (State.DRAINING, State.CLOSED):
+            self.state = State.DRAINING
+            self.admission.close("The server is shutting down.")
+
+    def cancel_all(self, reason: str) -> None:
+        for utterance in list(self._utterances):
+            utterance.cancel(reason)
+
     async def drain(self, timeout_s: float) -> None:
         """Take no more work, let running utterances finish, then cancel what is left."""
         if self.state in (State.DRAINING, State.CLOSED):
             return
-        self.state = State.DRAINING
-        self.admission.close("The server is shutting down.")
+        self.begin_drain()
         tasks = [utterance.task for utterance in self._utterances]
         if tasks:
             await asyncio.wait(tasks, timeout=timeout_s)
-        for utterance in list(self._utterances):
-            utterance.cancel("shutdown")
+        self.cancel_all("shutdown")
 
     async def close(self, timeout_s: float = 5.0) -> None:
         """Drain without patience, wait for the engine's threads, and free the engine. An engine
         that does not come back in time is left alone: freeing it under its feet would crash."""
+        self._watching.cancel()
         await self.drain(0)
+        self.cancel_all("shutdown")
         self.state = State.CLOSED
         ends = [asyncio.ensure_future(synthesis.wait_ended()) for synthesis in self._running]
         if ends:
@@ -181,3 +213,31 @@ class SpeechService:
                 return
         with contextlib.suppress(Exception):
             await asyncio.to_thread(self.engine.close)
+
+
+def _log(utterance: Utterance, report: Report) -> None:
+    """The synthesis log: how it went, never what was said."""
+    request = utterance.request
+    fields = {
+        "request_id": request.request_id,
+        "outcome": report.outcome,
+        "cause": report.cause or None,
+        "voice": request.voice,
+        "language": request.language,
+        "chars": len(request.text),
+        "audio_s": round(report.audio_s, 3),
+        "queued_ms": round(report.queued_s * 1000, 1),
+        "first_audio_ms": None
+        if report.first_audio_s is None
+        else round(report.first_audio_s * 1e3, 1),
+        "speaking_ms": round(report.speaking_s * 1000, 1),
+        "frames": report.n_frames,
+    }
+    log.info(
+        "request %s: %s%s, %.2f s of audio for %d characters, queued %.0f ms, first audio %s, "
+        "done %.0f ms",
+        request.request_id, report.outcome, f" ({report.cause})" if report.cause else "",
+        report.audio_s, len(request.text), report.queued_s * 1000,
+        "none" if report.first_audio_s is None else f"{report.first_audio_s * 1000:.0f} ms",
+        report.speaking_s * 1000, extra=fields,
+    )  # fmt: skip

@@ -17,6 +17,7 @@ Every method may be called in every state; what comes too late changes nothing.
     and from each of them: cancel, an error, a deadline -----------------> CLOSING          |
     and when the client is gone ----------> CLOSED <--------------- frame_sent -------------'
 
+A server that stops says `draining`: as if the client had sent `end`, but closed with 1012.
 While CONFIGURING, events wait and are handled afterwards, in order; only cancel does not wait.
 
 Independent of that is the flow of audio: RUNNING, PAUSING (asked for, the engine still moves),
@@ -32,6 +33,7 @@ from typing import TypeAlias
 from phonate.errors import (
     Busy,
     InvalidRequest,
+    NotReady,
     PhonateError,
     RateLimited,
     Timeout,
@@ -64,7 +66,7 @@ from phonate.speech.session_events import (
     error_fields,
 )
 from phonate.speech.session_flow import Flow, FlowControl
-from phonate.speech.session_moves import DEFER, MOVES, NOT_NOW, State
+from phonate.speech.session_moves import DEFER, MOVES, NO_MORE, NOT_NOW, State
 from phonate.speech.session_text import TextIntake
 
 Miss: TypeAlias = Callable[[float], None]
@@ -113,6 +115,7 @@ class Session:
         self._active_at = now
         self._sending_since: float | None = None
         self._close: Close | None = None
+        self._draining = False
 
     # What the shell takes ---------------------------------------------------------------------
 
@@ -164,7 +167,9 @@ class Session:
         try:
             if len(frame) * 4 > self.limits.max_frame_bytes:
                 self._check_size(frame)
-            self.handle(decode(frame), now)
+            event = decode(frame)
+            if not (self._draining and event["type"] in NO_MORE):
+                self.handle(event, now)
         except PhonateError as error:
             self.fail(error, now)
 
@@ -224,6 +229,21 @@ class Session:
             event["retry_after_s"] = retry_after
         self._finish(event, code or close_code(error), error.code or error.type)
 
+    def drain(self, now: float, within_s: float, *, tell: bool = True) -> None:
+        """The server stops: speak what is here, take no more, and end. `tell`: with an event."""
+        if self.state not in MOVES:
+            return
+        if self.state is State.AWAITING_CONFIG:
+            stopping = NotReady("The server is shutting down. Connect again.", retry_after_s=5)
+            self.fail(stopping, now, CloseCode.RESTART)
+            return
+        self._draining = True
+        if tell:
+            self._outbox.add_answer(self._say("draining", finish_within_s=within_s))
+        if self.state is State.OPEN:
+            self._on_end(Bare(), now)
+        self._advance(now)
+
     # What the shell found out -----------------------------------------------------------------
 
     def config_resolved(self, plan: Plan, now: float) -> None:
@@ -261,6 +281,8 @@ class Session:
         try:
             while self._deferred and self.state in (State.OPEN, State.ENDING):
                 self.handle(self._deferred.popleft(), now)
+            if self._draining and self.state is State.OPEN:
+                self._on_end(Bare(), now)
         except PhonateError as error:
             self.fail(error, now)
         self._advance(now)
@@ -390,7 +412,7 @@ class Session:
         if not event.keep_session:
             self._finish(cancelled, CloseCode.NORMAL, "cancelled")
             return
-        if self.state is State.ENDING:
+        if self.state is State.ENDING and not self._draining:
             self.state = State.OPEN
         self._outbox.add_answer(cancelled)
 
@@ -428,7 +450,11 @@ class Session:
         self._pipeline.advance(now, may_start=not self._flow.gate_shut)
         silent = self._pipeline.idle and not len(self._outbox)
         if self.state is State.ENDING and silent and self._flow.flow is Flow.RUNNING:
-            self._finish(self._say("done", **self._outbox.spoken), CloseCode.NORMAL, "done")
+            done = self._say("done", **self._outbox.spoken)
+            if self._draining:
+                self._finish(done, CloseCode.RESTART, "shutdown")
+            else:
+                self._finish(done, CloseCode.NORMAL, "done")
 
     # Deadlines and ends -----------------------------------------------------------------------
 

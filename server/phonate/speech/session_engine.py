@@ -16,8 +16,9 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from phonate.errors import Cancelled, InternalError, OutputError, PhonateError
+from phonate.errors import Cancelled, InternalError, NotReady, OutputError, PhonateError
 from phonate.speech.request import SpeechRequest
+from phonate.speech.service import State
 from phonate.speech.session_events import (
     CancelEngine,
     Command,
@@ -163,6 +164,11 @@ class SessionEngine:
                         )
                         self._wake()
                 return utterance.finish_reason
+            except NotReady:
+                # A session that is open may finish what it has; only newcomers are sent away.
+                if self._service.state is not State.DRAINING or request.admitted:
+                    raise
+                request = dataclasses.replace(request, admitted=True)
             except Cancelled:
                 if not self._yielded:
                     raise

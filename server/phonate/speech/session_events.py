@@ -271,6 +271,7 @@ class CloseCode(int, Enum):
     NORMAL = 1000
     POLICY = 1008
     SERVER_FAULT = 1011
+    RESTART = 1012
     TRY_LATER = 1013
 
 

@@ -51,6 +51,9 @@ MOVES: Mapping[State, Mapping[str, str]] = {
 """Which client events are legal when, and the method that handles each. What is not here is
 answered with an error and 1008; after the last event everything is ignored."""
 
+NO_MORE = frozenset({"config", "text", "flush", "segment_start", "end"})
+"""What a client may still have under way when the server has said `draining`: passed over."""
+
 NOT_NOW = {
     State.AWAITING_CONFIG: "Send a config event first.",
     State.ENDING: "After 'end' the session only finishes speaking; open a new one for more text.",

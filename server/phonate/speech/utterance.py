@@ -15,6 +15,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from phonate.engine.base import CancelToken, FinishReason, SynthesisRequest, SynthesisResult
 from phonate.errors import (
     Cancelled,
@@ -42,6 +44,9 @@ log = logging.getLogger("phonate.speech")
 
 _LOOK_EVERY_S = 0.02
 """The least time between two looks at a deadline that stands still."""
+
+_AUDIBLE = 164
+"""|int16| of the first sample that counts as sound: 0.005, the default --silence-threshold."""
 
 LEAD_S = 60.0
 """Seconds of audio that may wait for a slow reader before the next fragment is begun."""
@@ -86,6 +91,7 @@ class Utterance:
         """Seconds from admission to the first block."""
         self.engine_first_chunk_s: float | None = None
         """Seconds from the engine's start to its first chunk."""
+        self._onset_s: float | None = None
         self.n_samples = 0
         """Samples handed out so far, at `request.sample_rate`."""
         self._time = Stopwatch()
@@ -112,6 +118,7 @@ class Utterance:
             cause=cause,
             queued_s=self.queued_s,
             first_audio_s=self.first_audio_s,
+            onset_s=self._onset_s,
             speaking_s=max(0.0, self._time.now() - self._admitted - self.queued_s),
             audio_s=made / self.request.sample_rate,
             n_frames=self.n_frames,
@@ -252,6 +259,7 @@ class Utterance:
             shaped,
             self._token,
             on_done=lambda: self._synthesis_ended(synthesis),
+            name=self.request.request_id,
         )
         self._synthesis = synthesis
         self._service.started(synthesis)
@@ -354,8 +362,16 @@ class Utterance:
             raise self._too_long()
         if self.first_audio_s is None:
             self.first_audio_s = self._time.now() - self._admitted
+        if self._onset_s is None:
+            self._listen_for_onset(block)
         self._unread += len(block)
         self._queue.put_nowait(block)
+
+    def _listen_for_onset(self, block: Block) -> None:
+        loud = np.flatnonzero(np.abs(block.astype(np.int32)) >= _AUDIBLE)
+        if loud.size:
+            before = self.n_samples + self._unread + int(loud[0])
+            self._onset_s = (self.first_audio_s or 0.0) + before / self.request.sample_rate
 
     def _too_long(self) -> TooLarge:
         return TooLarge(

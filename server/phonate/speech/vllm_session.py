@@ -235,6 +235,12 @@ class VllmSession:
         """The utterance that is being written is kept until its input.done."""
         return _Utterance(self._config).whole
 
+    def drain(self, now: float, within_s: float, *, tell: bool = True) -> None:
+        """Their protocol has no word for it: what was asked for is spoken, the close says it."""
+        if self._session.state is State.OPEN and self._open and not self._whole:
+            self._session.handle({"type": "skip_segment", "segment_id": self._segment}, now)
+        self._session.drain(now, within_s, tell=False)
+
     # Out --------------------------------------------------------------------------------------
 
     def next_frame(self, now: float) -> Event | bytes | None:
