@@ -274,6 +274,21 @@ typedef struct qt_result {
     float total_ms;
 } qt_result;
 
+/* The two bounds of speed on a machine. */
+typedef struct qt_machine {
+    int n_threads;
+    double read_bytes_s; /* memory, all threads together */
+    double mul_adds_s;   /* float32, all threads together */
+} qt_machine;
+
+/* What a frame (80 ms of sound) costs at least. */
+typedef struct qt_frame_cost {
+    double talker_bytes;    /* weights read per frame */
+    double predictor_bytes; /* weights read per frame */
+    double codec_bytes;     /* weights read per chunk, whatever its length */
+    double codec_mul_adds;  /* per frame */
+} qt_frame_cost;
+
 /* ---- Functions: about the library ---------------------------------------------------------- */
 
 /* The release, such as "0.1.0". Static, never NULL. Any thread. */
@@ -289,6 +304,12 @@ QT_API const char *qt_last_error(void);
 
 /* How the last qt_synthesize on this thread went; all zero before the first one. Thread-local. */
 QT_API qt_result qt_last_result(void);
+
+/* What this machine can do at most with n_threads (0: every core this process may use), measured
+   for about half a second, with 256 MiB of memory: bytes read from memory and float multiply-adds
+   that stay in the caches, both per second. QT_STATUS_INVALID_PARAMS when n_threads is outside
+   0..256 or limits is NULL. Any thread; of use only while nothing else runs. */
+QT_API int qt_measure_machine(int n_threads, qt_machine *limits);
 
 /* Sends the log of all contexts to `callback`, NULL: to nowhere. Without a call, warnings and
    errors go to stderr. Any thread; when it returns, the earlier callback runs no more. */
@@ -311,6 +332,10 @@ QT_API qt_context *qt_init(const qt_init_params *params);
 /* Cancels what still runs or waits (those calls return QT_STATUS_CANCELLED), waits for it, and
    frees everything. NULL is ignored. No other call on the context may start after this one. */
 QT_API void qt_free(qt_context *ctx);
+
+/* What a frame costs with this model and precision. QT_STATUS_INVALID_PARAMS when a pointer is
+   NULL. Any thread. */
+QT_API int qt_frame_costs(const qt_context *ctx, qt_frame_cost *cost);
 
 /* Codebooks per frame, 16; -1 when ctx is NULL. */
 QT_API int qt_num_codebooks(const qt_context *ctx);

@@ -6,10 +6,12 @@
 
 namespace qt {
 
-CodePredictor::CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedding, Bits bits)
+CodePredictor::CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedding,
+                             Precision precision)
     : embedding_(embedding),
       transformer_(pool, file, "code_pred", TransformerShape::read(file, "qwen3-tts.code_pred"),
-                   kCodebooks, bits) {
+                   kCodebooks, precision) {
+    const Bits bits = precision == Precision::as_in_file ? Bits::as_in_file : Bits::four;
     const int hidden = transformer_.shape().hidden;
     projects_ = file.find("code_pred.mtp_proj.weight") != nullptr;
     if (projects_) {
@@ -86,6 +88,13 @@ void CodePredictor::run(Pool& pool, std::span<Frame> frames) {
     }
 }
 
+double CodePredictor::weight_bytes() const {
+    const auto projection = static_cast<double>(projection_.data.bytes());
+    double bytes = (kCodebooks - 1) * (transformer_.weight_bytes() + projection);
+    for (const Packed& head : heads_) bytes += static_cast<double>(head.data.bytes());
+    return bytes;
+}
+
 // Code `codebook` of each frame from its last row of h (every row_step-th).
 void CodePredictor::choose_codes(Pool& pool, std::span<Frame> frames, int codebook, int row_step) {
     const int hidden = transformer_.shape().hidden;
@@ -109,7 +118,8 @@ void CodePredictor::choose_codes(Pool& pool, std::span<Frame> frames, int codebo
                                        codes);
         const int code = choose({logits_.data() + i * codes, codes}, f.rules, random, scratch);
         f.failed = f.failed || code < 0;
-        f.codes[static_cast<size_t>(codebook)] = code < 0 ? 0 : code;
+        const std::span<int32_t> chosen = f.would_choose.empty() ? f.codes : f.would_choose;
+        chosen[static_cast<size_t>(codebook)] = code < 0 ? 0 : code;
     });
 }
 

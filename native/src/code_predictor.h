@@ -20,18 +20,24 @@ class CodePredictor {
     struct Frame {
         const float* hidden = nullptr;  // [talker hidden], after the talker's final norm
         std::span<int32_t> codes;       // [16]; code 0 is given
+        // [16] or empty. Where there is one, all codes are given, and this is filled with what
+        // would have been chosen after them: to compare two precisions.
+        std::span<int32_t> would_choose = {};
         SampleRules rules;
         uint64_t seed = 0;
         uint32_t index = 0;   // of the frame, for the random numbers
         bool failed = false;  // set when its logits were no numbers
     };
 
-    // bits: of its matrices; four makes it half as large, and the predictor is most of the work.
-    CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedding, Bits bits);
+    // Four bits make it half as large, and the predictor is most of the work.
+    CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedding, Precision precision);
 
     // Frames of several requests share the reading of the weights; each result is what the frame
     // alone would give.
     void run(Pool& pool, std::span<Frame> frames);
+
+    // Read once per frame: the layers 15 times, each head once.
+    double weight_bytes() const;
 
   private:
     void project(Pool& pool, int rows);

@@ -192,6 +192,31 @@ CodecConv::Workspace::Workspace(const CodecConv& conv, int frames) : frames_(fra
     }
 }
 
+void CodecConv::add_cost(FrameCost& cost) const {
+    double rows = 1;
+    const auto add = [&](const Layer& layer) {
+        cost.codec_mul_adds += layer.mul_adds(rows);
+        cost.codec_bytes += layer.weight_bytes();
+    };
+    for (const Upsampler& u : upsamplers_) {
+        add(u.up);
+        rows *= u.ratio;
+        add(u.wide);
+        add(u.narrow);
+    }
+    add(first_);
+    for (const Stage& stage : stages_) {
+        add(stage.up);
+        rows *= stage.rate;
+        for (const ResidualUnit& unit : stage.units) {
+            add(unit.conv1_i16.loaded() ? unit.conv1_i16.layer : unit.conv1);
+            cost.codec_bytes += static_cast<double>(unit.conv1_i16.w.bytes());
+            add(unit.conv2);
+        }
+    }
+    add(last_);
+}
+
 void CodecConv::load_past(const Past& past, const float* state, float* rows) {
     std::memcpy(rows, state + past.offset, past.floats() * sizeof(float));
 }

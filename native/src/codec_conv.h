@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "frame_cost.h"
 #include "gguf.h"
 #include "kernels.h"
 #include "layer_i16.h"
@@ -42,6 +43,7 @@ class CodecConv {
     // Frames before the next one that it depends on, in full or in part.
     int receptive_frames() const { return receptive_frames_; }
     size_t state_floats() const { return state_floats_; }
+    void add_cost(FrameCost& cost) const;
 
     // latent [frames, latent] -> audio [frames * samples_per_frame] in [-1, 1].
     void forward(Pool& pool, const Kernels& kernels, float* state, Workspace& work,

@@ -72,6 +72,15 @@ CodecState CodecDecoder::new_state() const {
     return state;
 }
 
+void CodecDecoder::add_cost(FrameCost& cost) const {
+    for (const Layer* layer : {&first_proj_, &rest_proj_, &pre_conv_}) {
+        cost.codec_mul_adds += layer->mul_adds(1);
+        cost.codec_bytes += layer->weight_bytes();
+    }
+    transformer_->add_cost(cost);
+    conv_->add_cost(cost);
+}
+
 void CodecDecoder::check_codes(const int32_t* codes, int frames) const {
     for (int64_t i = 0; i < int64_t{frames} * groups_; ++i)
         if (codes[i] < 0 || codes[i] >= codebook_size_)

@@ -11,6 +11,7 @@
 
 #include "codec_conv.h"
 #include "codec_transformer.h"
+#include "frame_cost.h"
 #include "gguf.h"
 #include "kernels.h"
 #include "threads.h"
@@ -46,6 +47,7 @@ class CodecDecoder {
 
     int groups() const { return groups_; }  // codes per frame
     int codebook_size() const { return codebook_size_; }
+    void add_cost(FrameCost& cost) const;
     int samples_per_frame() const { return samples_per_frame_; }
     int sample_rate() const { return sample_rate_; }
 

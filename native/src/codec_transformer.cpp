@@ -59,6 +59,17 @@ WindowTransformer::WindowTransformer(const Gguf& file, Pool& pool, int latent) {
     }
 }
 
+void WindowTransformer::add_cost(FrameCost& cost) const {
+    const auto add = [&](const Layer& layer) {
+        cost.codec_mul_adds += layer.mul_adds(1);
+        cost.codec_bytes += layer.weight_bytes();
+    };
+    add(in_);
+    for (const Block& b : blocks_)
+        for (const Layer* layer : {&b.qkv, &b.out, &b.gate_up, &b.down}) add(*layer);
+    add(out_);
+}
+
 WindowCache WindowTransformer::new_cache() const {
     WindowCache cache;
     cache.kv.resize(blocks_.size() * 2 * static_cast<size_t>(capacity_) * kv_heads_ * head_dim_);

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "frame_cost.h"
 #include "gguf.h"
 #include "kernels.h"
 #include "layers.h"
@@ -29,6 +30,8 @@ class WindowTransformer {
     // x [rows, latent] -> y [rows, latent]; rows <= kMaxRows.
     void forward(Pool& pool, const Kernels& kernels, WindowCache& cache, const float* x, int rows,
                  float* y, float* scratch) const;
+
+    void add_cost(FrameCost& cost) const;
 
   private:
     struct Block {

@@ -43,8 +43,8 @@ Engine::Engine(const EngineOptions& o)
       tokenizer(read_tokenizer(talker_file)),
       codes(talker_file, talker_file.integer("qwen3-tts.talker.embedding_length", 8, 1 << 16),
             info.codec_vocab, info.codes),
-      talker(pool, talker_file, info, o.kv_size),
-      predictor(pool, talker_file, codes, o.fast ? Bits::four : Bits::as_in_file),
+      talker(pool, talker_file, info, o.kv_size, o.fast ? Precision::mixed : Precision::as_in_file),
+      predictor(pool, talker_file, codes, o.fast ? Precision::four : Precision::as_in_file),
       prompts(pool, info, talker, codes),
       decoder(checked_codec(codec_file), pool, o.fast),
       decoder_work(decoder),
@@ -60,6 +60,14 @@ Engine::Engine(const EngineOptions& o)
                  QT_SAMPLE_RATE));
     talker_file.release();
     codec_file.release();
+}
+
+FrameCost Engine::frame_cost() const {
+    FrameCost cost;
+    cost.talker_bytes = talker.weight_bytes();
+    cost.predictor_bytes = predictor.weight_bytes();
+    decoder.add_cost(cost);
+    return cost;
 }
 
 VoiceInput Engine::encode_voice(const float* audio, int n_samples, bool with_codes,

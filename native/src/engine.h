@@ -10,6 +10,7 @@
 #include "code_predictor.h"
 #include "codec_decoder.h"
 #include "codec_encoder.h"
+#include "frame_cost.h"
 #include "gguf.h"
 #include "prompt.h"
 #include "qt.h"
@@ -29,7 +30,9 @@ struct EngineOptions {
     int kv_size = 8192;
     int n_threads = 0;  // 0: usable_cores()
     int stream_frames_max = 4;
-    bool fast = false;  // the codec's largest convolutions on 12-bit integers
+    // Talker and predictor in 4 bits for the most part, the codec's largest convolutions on 12-bit
+    // integers.
+    bool fast = false;
 };
 
 // A voice as the prompt takes it.
@@ -46,6 +49,8 @@ struct Engine {
     // are loaded the first time: many servers never clone.
     VoiceInput encode_voice(const float* audio, int n_samples, bool with_codes,
                             const Breath& breathe);
+
+    FrameCost frame_cost() const;
 
     EngineOptions options;
     Gguf talker_file;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "status.h"
 
@@ -123,7 +124,7 @@ CodePredictor::Frame Lane::predictor_frame() {
             .index = static_cast<uint32_t>(frame_index_)};
 }
 
-void Lane::collect() {
+void Lane::end_frame() {
     waiting_.insert(waiting_.end(), frame_.begin(), frame_.end());
     request_->codes.insert(request_->codes.end(), frame_.begin(), frame_.end());
     ++frame_index_;
@@ -139,31 +140,50 @@ bool Lane::due() const {
     return frames > 0 && (ended_ || frames >= chunk_frames_);
 }
 
-bool Lane::first_chunk() const {
-    return request_->on_chunk && request_->result.first_chunk_ms == 0;
-}
-
-void Lane::decode(Pool& pool, CodecDecoder::Workspace& work) {
+// Somebody waits for the first chunk, and nothing comes after the last: all cores decode it.
+// The others are decoded while the next frames are made.
+bool Lane::at_once() const {
     const int frames = static_cast<int>(waiting_.size()) / kCodebooks;
-    audio_.resize(static_cast<size_t>(frames) *
-                  static_cast<size_t>(engine_.decoder.samples_per_frame()));
-    engine_.decoder.decode(pool, codec_, work, waiting_.data(), frames, audio_.data());
+    return ended_ || (request_->on_chunk && frames == frame_index_);
 }
 
-void Lane::hand_out(float codec_ms) {
-    if (due()) {
-        Request& r = *request_;
-        waiting_.clear();
-        chunk_frames_ = std::min(2 * chunk_frames_, r.chunk_frames);
-        r.result.codec_ms += codec_ms;
-        if (r.result.first_chunk_ms == 0)
-            r.result.first_chunk_ms = milliseconds(Clock::now() - r.entered);
-        if (!r.on_chunk)
-            r.samples.insert(r.samples.end(), audio_.begin(), audio_.end());
-        else if (!r.on_chunk(audio_.data(), static_cast<int>(audio_.size()), r.on_chunk_user_data))
-            throw Error(Status::cancelled, "on_chunk returned false");
+void Lane::take_chunk() {
+    chunk_codes_.swap(waiting_);
+    waiting_.clear();
+    chunk_frames_ = std::min(2 * chunk_frames_, request_->chunk_frames);
+    audio_.resize(chunk_codes_.size() / kCodebooks *
+                  static_cast<size_t>(engine_.decoder.samples_per_frame()));
+    chunk_.store(Chunk::decoding);
+}
+
+void Lane::decode_chunk(CodecDecoder::Workspace& work) noexcept {
+    const Clock::time_point start = Clock::now();
+    try {
+        engine_.decoder.decode(engine_.pool, codec_, work, chunk_codes_.data(),
+                               static_cast<int>(chunk_codes_.size()) / kCodebooks, audio_.data());
+    } catch (...) {
+        chunk_error_ = std::current_exception();
     }
-    if (ended_) phase_ = Phase::finished;
+    chunk_ms_ = milliseconds(Clock::now() - start);
+    chunk_.store(Chunk::ready);
+}
+
+void Lane::collect() {
+    if (chunk_.load() == Chunk::ready) hand_out();
+    if (ended_ && waiting_.empty() && chunk_.load() == Chunk::none) phase_ = Phase::finished;
+}
+
+void Lane::hand_out() {
+    chunk_.store(Chunk::none);
+    if (chunk_error_) std::rethrow_exception(std::exchange(chunk_error_, nullptr));
+    Request& r = *request_;
+    r.result.codec_ms += chunk_ms_;
+    if (r.result.first_chunk_ms == 0)
+        r.result.first_chunk_ms = milliseconds(Clock::now() - r.entered);
+    if (!r.on_chunk)
+        r.samples.insert(r.samples.end(), audio_.begin(), audio_.end());
+    else if (!r.on_chunk(audio_.data(), static_cast<int>(audio_.size()), r.on_chunk_user_data))
+        throw Error(Status::cancelled, "on_chunk returned false");
 }
 
 // x = c0 + c1 + ... + c15 + the text row of this frame
@@ -193,6 +213,9 @@ void Lane::end(int reason) {
 }
 
 void Lane::release() {
+    if (chunk_.load() == Chunk::decoding) engine_.pool.finish_background();
+    chunk_.store(Chunk::none);
+    chunk_error_ = nullptr;
     request_ = nullptr;
     phase_ = Phase::idle;
 }

@@ -2,7 +2,9 @@
 // lanes take together (predictor, talker) are the scheduler's.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <exception>
 #include <span>
 #include <vector>
 
@@ -34,11 +36,14 @@ class Lane {
     // The steps of one frame, in this order.
     bool choose_code0();  // false: the utterance ended instead
     CodePredictor::Frame predictor_frame();
-    void collect();            // the frame is complete; the utterance may end with it
-    bool due() const;          // there is something to decode now
-    bool first_chunk() const;  // and somebody waits for it
-    void decode(Pool& pool, CodecDecoder::Workspace& work);
-    void hand_out(float codec_ms);  // what decode() made; may finish the lane
+    void end_frame();      // it is complete; the utterance may end with it
+    bool due() const;      // there is something to decode now
+    bool at_once() const;  // and somebody waits for it
+    bool ended() const { return ended_; }
+    bool decoding() const { return chunk_.load() == Chunk::decoding; }
+    void take_chunk();  // what waits is the next chunk; the one before was collected
+    void decode_chunk(CodecDecoder::Workspace& work) noexcept;
+    void collect();  // hands the chunk out if it is decoded; the lane may be finished then
     bool finished() const { return phase_ == Phase::finished; }
     void next_input(float* row);  // talker input after this frame
     CacheRow cache_row();
@@ -47,6 +52,10 @@ class Lane {
     void release();  // back to idle
 
   private:
+    // A chunk on its way to the listener. `decoding` belongs to whoever runs decode_chunk().
+    enum class Chunk { none, decoding, ready };
+
+    void hand_out();
     void end(int reason);
 
     Engine& engine_;
@@ -69,7 +78,11 @@ class Lane {
     std::vector<uint64_t> seen_;    // values of code 0 so far, one bit each
     std::vector<int32_t> frame_;    // [16]
     std::vector<int32_t> waiting_;  // [n, 16], not yet decoded
+    std::atomic<Chunk> chunk_{Chunk::none};
+    std::vector<int32_t> chunk_codes_;  // [n, 16]
     std::vector<float> audio_;
+    std::exception_ptr chunk_error_;
+    float chunk_ms_ = 0;
 };
 
 }  // namespace qt

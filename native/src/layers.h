@@ -26,6 +26,8 @@ struct Layer {
 
     int n() const { return w.n; }
     int history() const { return (taps - 1) * dilation; }  // rows it reads before its own
+    double mul_adds(double rows) const { return rows * w.n * w.k; }
+    double weight_bytes() const { return static_cast<double>(w.data.bytes()); }
 };
 
 // What the weights of a convolution become: `kept` in the file's own width, or `wide`, f32, where

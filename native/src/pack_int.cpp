@@ -36,50 +36,73 @@ Weights32 quantize_8(const float* w) {
     return b;
 }
 
+// Four floats in one register of any machine.
+using Four = float __attribute__((vector_size(16)));
+
+// 32 weights, as the compiler likes them.
+struct Block32 {
+    Four v[8];
+};
+
 // q within -8..7 of the weights over `scale`; returns the squared error (but for the sum of w^2,
 // which is the same for every scale) with the best scale for these q, which replaces `scale`.
-float try_scale(const float* w, float* scale, float* q) {
+float try_scale(const Block32& w, float* scale, Block32& q) {
+    constexpr float kMagic = 12582912.0F;  // as in rounded()
     const float inverse = 1 / *scale;
-    float wq[8] = {};
-    float qq[8] = {};
-    for (int i = 0; i < 32; i += 8)
-        for (int j = 0; j < 8; ++j) {
-            const float v = rounded(w[i + j] * inverse);
-            const float low = v < -8 ? -8 : v;
-            q[i + j] = low > 7 ? 7 : low;
-            wq[j] += w[i + j] * q[i + j];
-            qq[j] += q[i + j] * q[i + j];
-        }
-    float sum_wq = 0;
-    float sum_qq = 0;
-    for (int j = 0; j < 8; ++j) {
-        sum_wq += wq[j];
-        sum_qq += qq[j];
+    Four wq = {};
+    Four qq = {};
+    for (int i = 0; i < 8; ++i) {
+        const Four v = (w.v[i] * inverse + kMagic) - kMagic;
+        const Four low = v < -8.0F ? Four{-8, -8, -8, -8} : v;
+        q.v[i] = low > 7.0F ? Four{7, 7, 7, 7} : low;
+        wq += w.v[i] * q.v[i];
+        qq += q.v[i] * q.v[i];
     }
+    const float sum_wq = (wq[0] + wq[1]) + (wq[2] + wq[3]);
+    const float sum_qq = (qq[0] + qq[1]) + (qq[2] + qq[3]);
     if (sum_qq == 0) return 0;
-    *scale = half_to_float(float_to_half(sum_wq / sum_qq));
-    return *scale * *scale * sum_qq - 2 * *scale * sum_wq;
+    *scale = sum_wq / sum_qq;
+    return -*scale * sum_wq;
+}
+
+// The weight of largest magnitude, with its sign.
+float extreme(const Block32& w) {
+    Four high = w.v[0];
+    Four low = w.v[0];
+    for (int i = 1; i < 8; ++i) {
+        high = w.v[i] > high ? w.v[i] : high;
+        low = w.v[i] < low ? w.v[i] : low;
+    }
+    const float most = std::max(std::max(high[0], high[1]), std::max(high[2], high[3]));
+    const float least = std::min(std::min(low[0], low[1]), std::min(low[2], low[3]));
+    return most > -least ? most : least;
 }
 
 // q within -8..7: the scale of least squared error among those near max/-8, where the largest
 // weight sits at -8 (its sign decides the scale's).
-Weights32 quantize_4(const float* w) {
+Weights32 quantize_4(const float* weights) {
     Weights32 best = {};
-    float largest = 0;
-    for (int i = 0; i < 32; ++i)
-        if (std::fabs(w[i]) > std::fabs(largest)) largest = w[i];
-    if (largest == 0) return best;
+    Block32 w;
+    std::memcpy(&w, weights, sizeof w);
+    const float largest = extreme(w);
+    // Too small for a half: zero it is.
+    if (half_to_float(float_to_half(largest / -8.5F)) == 0) return best;
     float least = 0;
+    float scale = 0;
+    Block32 chosen = {};
     for (const float divisor : {-8.0F, -7.0F, -7.5F, -8.5F, -6.5F}) {
-        float q[32];
-        float scale = largest / divisor;
-        if (half_to_float(float_to_half(scale)) == 0) break;  // too small for a half: zero it is
-        const float error = try_scale(w, &scale, q);
-        if (error >= least) continue;
+        Block32 q;
+        float tried = largest / divisor;
+        const float error = try_scale(w, &tried, q);
+        if (!(error < least)) continue;  // nor a NaN
         least = error;
-        best.scale = float_to_half(scale);
-        for (int i = 0; i < 32; ++i) best.q[i] = static_cast<int8_t>(q[i]);
+        scale = tried;
+        chosen = q;
     }
+    best.scale = float_to_half(scale);
+    float q[32];
+    std::memcpy(q, &chosen, sizeof q);
+    for (int i = 0; i < 32; ++i) best.q[i] = static_cast<int8_t>(q[i]);
     return best;
 }
 

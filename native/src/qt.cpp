@@ -11,6 +11,7 @@
 
 #include "kernels.h"
 #include "log.h"
+#include "machine.h"
 #include "params.h"
 #include "scheduler.h"
 #include "status.h"
@@ -26,6 +27,8 @@ namespace {
 
 using qt::Error;
 using qt::Status;
+
+constexpr int kMostThreads = 256;
 
 thread_local std::string last_error;
 thread_local qt_result last_result = {};
@@ -180,6 +183,24 @@ qt_context* qt_init(const qt_init_params* params) {
 
 void qt_free(qt_context* ctx) {
     delete ctx;
+}
+
+int qt_measure_machine(int n_threads, qt_machine* limits) {
+    return guarded([&] {
+        if (!limits) qt::fail_params("limits: NULL");
+        if (n_threads < 0 || n_threads > kMostThreads)
+            qt::fail_params(qt::strf("n_threads is %d, expected 0 to %d", n_threads, kMostThreads));
+        const qt::MachineLimits found = qt::measure_machine(n_threads);
+        *limits = {found.n_threads, found.read_bytes_s, found.mul_adds_s};
+    });
+}
+
+int qt_frame_costs(const qt_context* ctx, qt_frame_cost* cost) {
+    return guarded([&] {
+        if (!ctx || !cost) qt::fail_params("ctx or cost: NULL");
+        const qt::FrameCost c = ctx->engine.frame_cost();
+        *cost = {c.talker_bytes, c.predictor_bytes, c.codec_bytes, c.codec_mul_adds};
+    });
 }
 
 int qt_num_codebooks(const qt_context* ctx) {

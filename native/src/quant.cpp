@@ -101,7 +101,8 @@ Packed pack_rows(Pool& pool, const std::vector<RowRef>& rows, Bits bits) {
             dequantize(ref.tensor->type, ref.data(), k, row);
         });
     }
-    const bool four = bits == Bits::four || (same && first == TensorType::q4_0);
+    const bool four =
+        bits == Bits::four || (bits == Bits::as_in_file && same && first == TensorType::q4_0);
     Packed p = empty(four ? WeightType::q4 : WeightType::q8, n, k);
     for_each_output(pool, p, [&](int o, uint8_t* unit, int index) {
         thread_local std::vector<float> floats;

@@ -44,12 +44,13 @@ struct RowRef {
     }
 };
 
-enum class Bits { as_in_file, four };
+enum class Bits { as_in_file, eight, four };
 
 // As in the file: float tensors keep their type (their exact values); Q4_0 becomes q4 and Q8_0 q8,
 // exactly; the K types and mixtures become q8, requantised with a scale per 32 (error below 0.4 %
 // of the block's largest value). Floats mixed with others are packed as f32.
-// Four: everything becomes q4, with the scale of least squared error per 32.
+// Eight: everything becomes q8, floats too. Four: everything becomes q4, with the scale of least
+// squared error per 32.
 Packed pack_rows(Pool& pool, const std::vector<RowRef>& rows, Bits bits = Bits::as_in_file);
 // All rows of one [n, k] tensor.
 Packed pack_linear(Pool& pool, const Tensor& tensor, Bits bits = Bits::as_in_file);

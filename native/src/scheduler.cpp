@@ -25,11 +25,9 @@ std::exception_ptr cancelled(const char* why) {
 
 }  // namespace
 
-Scheduler::Scheduler(Engine& engine) : engine_(engine) {
+Scheduler::Scheduler(Engine& engine) : engine_(engine), background_work_(engine.decoder) {
     for (int i = 0; i < engine.options.max_batch; ++i)
         lanes_.push_back(std::make_unique<Lane>(engine));
-    if (const int cores = engine.pool.size(); cores > 1 && cores <= engine.options.max_batch)
-        for (int i = 0; i < cores; ++i) benches_.push_back(std::make_unique<Bench>(engine.decoder));
     worker_ = std::thread([this] { work(); });
 }
 
@@ -209,6 +207,7 @@ void Scheduler::round() {
     for (Job* job : std::vector<Job*>(active_)) {
         const bool alive = guarded(*job, [&] {
             if (job->request->wants_cancel()) throw Error(Status::cancelled, kCancelled);
+            job->lane->collect();
         });
         if (!alive) continue;
         if (job->lane->phase() != Lane::Phase::frames)
@@ -289,33 +288,41 @@ void Scheduler::predict(const std::vector<Job*>& jobs) {
             if (frames[i].failed)
                 throw Error(Status::generate_failed,
                             "the code predictor's logits are not numbers: a damaged model file?");
-            job.lane->collect();
+            job.lane->end_frame();
         });
     }
 }
 
-// Sound. `jobs` are left with those that go on.
+// Sound. `jobs` are left with those that go on. Chunks that nobody waits for are decoded while the
+// next frames are made, which wait for memory most of the time: all lanes' in one task.
 void Scheduler::deliver(std::vector<Job*>& jobs) {
-    std::vector<Job*> later;
-    const std::vector<Job*> all = jobs;
-    // Who has heard nothing yet comes first, one after the other on all cores.
-    for (Job* job : all) {
-        if (!job->lane->due())
-            hand_out(*job, 0);
-        else if (job->lane->first_chunk())
-            decode(*job);
-        else
-            later.push_back(job);
+    std::vector<Lane*> later;
+    for (Job* job : std::vector<Job*>(jobs)) {
+        Lane& lane = *job->lane;
+        if (lane.decoding() && (lane.due() || lane.ended())) engine_.pool.finish_background();
+        if (!hand_out(*job) || !lane.due()) continue;
+        const bool at_once = lane.at_once();
+        lane.take_chunk();
+        if (at_once) {
+            lane.decode_chunk(engine_.decoder_work);
+            hand_out(*job);
+        } else {
+            later.push_back(&lane);
+        }
     }
-    // As many as there are cores take one core each, which needs no barriers; what is left over
-    // takes all cores in turn.
-    std::span<Job* const> left(later);
-    for (const size_t cores = benches_.size(); cores > 0 && left.size() >= cores;) {
-        decode_side_by_side(left.first(cores));
-        left = left.subspan(cores);
-    }
-    for (Job* job : left) decode(*job);
+    if (!later.empty())
+        engine_.pool.start_background([this, later] {
+            for (Lane* lane : later) lane->decode_chunk(background_work_);
+        });
     keep_active(jobs);
+}
+
+// The chunk that is decoded, if one is. False when the request is over.
+bool Scheduler::hand_out(Job& job) {
+    if (!guarded(job, [&] { job.lane->collect(); })) return false;
+    if (!job.lane->finished()) return true;
+    complete(job, nullptr);
+    return false;
 }
 
 // Drops those that are over; they may be gone.
@@ -323,38 +330,6 @@ void Scheduler::keep_active(std::vector<Job*>& jobs) const {
     std::erase_if(jobs, [this](Job* job) {
         return std::find(active_.begin(), active_.end(), job) == active_.end();
     });
-}
-
-void Scheduler::decode(Job& job) {
-    const Clock::time_point start = Clock::now();
-    const bool alive = guarded(job, [&] { job.lane->decode(engine_.pool, engine_.decoder_work); });
-    if (alive) hand_out(job, milliseconds(Clock::now() - start));
-}
-
-void Scheduler::decode_side_by_side(std::span<Job* const> jobs) {
-    const Clock::time_point start = Clock::now();
-    std::vector<std::exception_ptr> errors(jobs.size());
-    engine_.pool.parallel_for(static_cast<int>(jobs.size()), [&](int piece, int worker) {
-        const auto i = static_cast<size_t>(piece);
-        try {
-            Bench& bench = *benches_[static_cast<size_t>(worker)];
-            jobs[i]->lane->decode(bench.alone, bench.work);
-        } catch (...) {
-            errors[i] = std::current_exception();
-        }
-    });
-    const float ms = milliseconds(Clock::now() - start);
-    for (size_t i = 0; i < jobs.size(); ++i) {
-        if (errors[i])
-            complete(*jobs[i], errors[i]);
-        else
-            hand_out(*jobs[i], ms);
-    }
-}
-
-void Scheduler::hand_out(Job& job, float codec_ms) {
-    const bool alive = guarded(job, [&] { job.lane->hand_out(codec_ms); });
-    if (alive && job.lane->finished()) complete(job, nullptr);
 }
 
 // The next hidden states and logits, together.

@@ -14,7 +14,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <vector>
 
@@ -62,9 +61,7 @@ class Scheduler {
     void frame(std::vector<Job*>& jobs);
     void predict(const std::vector<Job*>& jobs);
     void deliver(std::vector<Job*>& jobs);
-    void decode(Job& job);
-    void decode_side_by_side(std::span<Job* const> jobs);
-    void hand_out(Job& job, float codec_ms);
+    bool hand_out(Job& job);
     void advance(const std::vector<Job*>& jobs);
     void keep_active(std::vector<Job*>& jobs) const;
     template <typename F>
@@ -84,14 +81,7 @@ class Scheduler {
     int callers_ = 0;
     bool stop_ = false;
 
-    // One thread's worth of codec for each core, where whole lanes are shared out.
-    struct Bench {
-        explicit Bench(const CodecDecoder& decoder) : work(decoder) {}
-        Pool alone{1};
-        CodecDecoder::Workspace work;
-    };
-    std::vector<std::unique_ptr<Bench>> benches_;
-
+    CodecDecoder::Workspace background_work_;
     std::vector<CacheRow> rows_;
     std::vector<float> inputs_;  // [rows, hidden]
     std::vector<float> logits_;  // [lanes, n_logits]

@@ -18,8 +18,10 @@ std::vector<RowRef> head_rows(const Gguf& file, const TalkerInfo& info, int hidd
 
 }  // namespace
 
-Talker::Talker(Pool& pool, const Gguf& file, const TalkerInfo& info, int kv_size)
-    : transformer_(pool, file, "talker", TransformerShape::read(file, "qwen3-tts.talker"), kv_size),
+Talker::Talker(Pool& pool, const Gguf& file, const TalkerInfo& info, int kv_size,
+               Precision precision)
+    : transformer_(pool, file, "talker", TransformerShape::read(file, "qwen3-tts.talker"), kv_size,
+                   precision),
       text_embedding_(&file.tensor("talker.text_embd.weight", {info.text_vocab, info.text_hidden})),
       fc1_(pack_linear(
           pool, file.tensor("talker.text_proj.fc1.weight", {info.text_hidden, info.text_hidden}))),

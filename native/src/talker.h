@@ -16,7 +16,7 @@ namespace qt {
 class Talker {
   public:
     // kv_size: positions a request may have.
-    Talker(Pool& pool, const Gguf& file, const TalkerInfo& info, int kv_size);
+    Talker(Pool& pool, const Gguf& file, const TalkerInfo& info, int kv_size, Precision precision);
 
     const TransformerShape& shape() const { return transformer_.shape(); }
     int hidden() const { return shape().hidden; }
@@ -25,13 +25,16 @@ class Talker {
     // their rows of the head are not even loaded.
     int n_logits() const { return head_.n; }
     int eos_logit() const { return head_.n - 1; }
-    KvCache new_cache(int capacity) const {
-        return KvCache(shape(), capacity, !exact());
-    }
+    KvCache new_cache(int capacity) const { return KvCache(shape(), capacity, !exact()); }
 
     // rows [ids, hidden] = fc2(silu(fc1(embedding[id]))): what a text token looks like as input.
     // Computed rows are kept: a token's row is always the same.
     void text_rows(Pool& pool, std::span<const int32_t> ids, float* rows);
+
+    // Read once per frame.
+    double weight_bytes() const {
+        return transformer_.weight_bytes() + static_cast<double>(head_.data.bytes());
+    }
 
     // h [rows, hidden]: input rows -> normed hidden states, in place.
     void forward(Pool& pool, float* h, const std::vector<CacheRow>& rows);

@@ -22,6 +22,14 @@ constexpr int kMaxPieces = 1 << 22;
 // between two loops of a frame, shorter than anything a neighbour would notice.
 constexpr int kSpins = 1500;
 
+// Who this thread is: a pool's worker, and whether it runs that pool's background task.
+struct Current {
+    const Pool* pool = nullptr;
+    int worker = 0;
+    bool in_task = false;
+};
+thread_local Current current;
+
 uint64_t next_piece(uint64_t ticket) {
     return ticket & kPieceMask;
 }
@@ -90,78 +98,124 @@ Pool::Pool(int n_threads) {
 }
 
 Pool::~Pool() {
+    finish_background();
     stop_.store(true);
-    wake_.fetch_add(1);
-    wake_.notify_all();
+    news_.fetch_add(1);
+    news_.notify_all();
     for (auto& thread : workers_) thread.join();
+}
+
+int Pool::self() const {
+    return current.pool == this ? current.worker : 0;
+}
+
+// Tells idle workers that there is something to do. seq_cst throughout: a worker that is about to
+// sleep sees the new count, or we see that it is parked.
+void Pool::publish() {
+    news_.fetch_add(1);
+    if (parked_.load() > 0) news_.notify_all();
 }
 
 void Pool::run(int pieces, Call call, void* context) {
     if (pieces > kMaxPieces) std::terminate();  // a programming error: pieces are kernel-sized
-    call_ = call;
-    context_ = context;
-    error_ = nullptr;
-    done_.store(0, std::memory_order_relaxed);
-    const uint64_t generation = (ticket_.load(std::memory_order_relaxed) >> 48) + 1;
-    // seq_cst with the load of parked_: a worker that is about to park sees this ticket, or we
-    // see that it has parked.
-    ticket_.store((generation << 48) | (static_cast<uint64_t>(pieces) << kPieceBits));
-    if (parked_.load() > 0) {
-        wake_.fetch_add(1);
-        wake_.notify_all();
-    }
-    while (claim_one(0)) {
+    const bool in_task = current.pool == this && current.in_task;
+    Loops& loops = in_task ? background_ : caller_;
+    const int worker = self();
+    loops.call = call;
+    loops.context = context;
+    loops.owner = worker;
+    loops.error = nullptr;
+    loops.done.store(0, std::memory_order_relaxed);
+    const uint64_t generation = (loops.ticket.load(std::memory_order_relaxed) >> 48) + 1;
+    loops.ticket.store((generation << 48) | (static_cast<uint64_t>(pieces) << kPieceBits));
+    publish();
+    while (claim_one(loops, worker)) {
     }
     const auto all = static_cast<uint32_t>(pieces);
-    for (int spin = 0; done_.load(std::memory_order_acquire) != all; ++spin) {
+    for (int spin = 0; loops.done.load(std::memory_order_acquire) != all; ++spin) {
         if (spin < kSpins)
             relax();
-        else if (const uint32_t seen = done_.load(std::memory_order_acquire); seen != all)
-            done_.wait(seen, std::memory_order_acquire);
+        else if (const uint32_t seen = loops.done.load(std::memory_order_acquire); seen != all)
+            loops.done.wait(seen, std::memory_order_acquire);
     }
-    if (error_) std::rethrow_exception(error_);
+    if (loops.error) std::rethrow_exception(loops.error);
 }
 
 // Takes the next piece of the open job and does it; false when none is left.
-bool Pool::claim_one(int worker) {
-    const uint64_t seen = ticket_.load(std::memory_order_acquire);
+bool Pool::claim_one(Loops& loops, int worker) {
+    const uint64_t seen = loops.ticket.load(std::memory_order_acquire);
     if (next_piece(seen) >= pieces_of(seen)) return false;
-    const uint64_t mine = ticket_.fetch_add(1, std::memory_order_acq_rel);
+    const uint64_t mine = loops.ticket.fetch_add(1, std::memory_order_acq_rel);
     const uint64_t piece = next_piece(mine);
     const uint64_t pieces = pieces_of(mine);
     if (piece >= pieces) return false;
-    // The job cannot end before this piece is done, so call_ and context_ are those of `mine`.
+    // The job cannot end before this piece is done, so call and context are those of `mine`.
     try {
-        call_(context_, static_cast<int>(piece), worker);
+        loops.call(loops.context, static_cast<int>(piece), worker);
     } catch (...) {
-        const std::lock_guard<std::mutex> hold(error_lock_);
-        if (!error_) error_ = std::current_exception();
+        const std::lock_guard<std::mutex> hold(loops.error_lock);
+        if (!loops.error) loops.error = std::current_exception();
     }
-    // Wake the caller on every piece: it may have gone to sleep on any value.
-    done_.fetch_add(1, std::memory_order_acq_rel);
-    if (worker != 0) done_.notify_one();
+    // Read before the last piece counts as done: then the next job may open.
+    const bool wake = worker != loops.owner;
+    // Wake the owner on every piece: it may have gone to sleep on any value.
+    loops.done.fetch_add(1, std::memory_order_acq_rel);
+    if (wake) loops.done.notify_one();
     return true;
 }
 
-void Pool::work(int worker) {
-    while (!stop_.load(std::memory_order_relaxed)) {
-        if (claim_one(worker)) continue;
-        const uint64_t seen = ticket_.load(std::memory_order_acquire);
-        for (int spin = 0; spin < kSpins; ++spin) {
-            if (ticket_.load(std::memory_order_acquire) >> 48 != seen >> 48) break;
-            relax();
+void Pool::start_background(std::function<void()> task) {
+    finish_background();
+    if (workers_.empty()) return task();
+    task_ = std::move(task);
+    task_state_.store(Task::waiting);
+    publish();
+}
+
+// Runs the task that waits, if there is one.
+bool Pool::take_task(int worker) {
+    if (task_state_.load(std::memory_order_relaxed) != Task::waiting) return false;
+    Task expected = Task::waiting;
+    if (!task_state_.compare_exchange_strong(expected, Task::running)) return false;
+    current = {this, worker, true};
+    task_();
+    task_ = nullptr;
+    current = {this, worker, false};
+    task_state_.store(Task::none);
+    return true;
+}
+
+void Pool::finish_background() {
+    if (task_state_.load() == Task::none || take_task(0)) return;
+    for (int spin = 0; task_state_.load() != Task::none;) {
+        const uint32_t news = news_.load();
+        if (claim_one(background_, 0)) {
+            spin = 0;
+            continue;
         }
-        if (ticket_.load(std::memory_order_acquire) >> 48 == seen >> 48) park(seen);
+        if (++spin < kSpins) {
+            relax();
+            continue;
+        }
+        // The task is between two loops, or its last pieces are under way: give the core away.
+        std::this_thread::yield();
+        if (news != news_.load()) spin = 0;
     }
 }
 
-// Sleeps until another job than `seen` is open.
-void Pool::park(uint64_t seen) {
-    const uint32_t before = wake_.load();
-    parked_.fetch_add(1);
-    const bool same = ticket_.load() >> 48 == seen >> 48;
-    if (same && !stop_.load()) wake_.wait(before);
-    parked_.fetch_sub(1);
+void Pool::work(int worker) {
+    current = {this, worker, false};
+    while (!stop_.load(std::memory_order_relaxed)) {
+        const uint32_t seen = news_.load();
+        if (take_task(worker) || claim_one(caller_, worker) || claim_one(background_, worker))
+            continue;
+        for (int spin = 0; spin < kSpins && news_.load(std::memory_order_acquire) == seen; ++spin)
+            relax();
+        if (news_.load(std::memory_order_acquire) != seen || stop_.load()) continue;
+        parked_.fetch_add(1);
+        news_.wait(seen);
+        parked_.fetch_sub(1);
+    }
 }
 
 }  // namespace qt

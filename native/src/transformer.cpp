@@ -83,10 +83,10 @@ void KvCache::copy_prefix(const KvCache& from, int n) {
 }
 
 Transformer::Transformer(Pool& pool, const Gguf& file, const std::string& prefix,
-                         const TransformerShape& shape, int positions, Bits bits)
+                         const TransformerShape& shape, int positions, Precision precision)
     : shape_(shape), layers_(static_cast<size_t>(shape.layers)), positions_(positions) {
     for (int i = 0; i < shape.layers; ++i)
-        load_layer(pool, file, prefix + ".blk." + std::to_string(i), bits,
+        load_layer(pool, file, prefix + ".blk." + std::to_string(i), precision,
                    layers_[static_cast<size_t>(i)]);
     output_norm_ = to_floats(file.tensor(prefix + ".output_norm.weight", {shape.hidden}));
     const int half = shape.head_dim / 2;
@@ -101,8 +101,11 @@ Transformer::Transformer(Pool& pool, const Gguf& file, const std::string& prefix
         }
 }
 
-void Transformer::load_layer(Pool& pool, const Gguf& file, const std::string& name, Bits bits,
-                             Layer& layer) {
+void Transformer::load_layer(Pool& pool, const Gguf& file, const std::string& name,
+                             Precision precision, Layer& layer) {
+    const bool in_file = precision == Precision::as_in_file;
+    const Bits bits = in_file ? Bits::as_in_file : Bits::four;
+    const Bits down_bits = precision == Precision::mixed ? Bits::eight : bits;
     const TransformerShape& s = shape_;
     const int64_t q_rows = static_cast<int64_t>(s.heads) * s.head_dim;
     const int64_t kv_rows = static_cast<int64_t>(s.kv_heads) * s.head_dim;
@@ -122,10 +125,11 @@ void Transformer::load_layer(Pool& pool, const Gguf& file, const std::string& na
         pack_linear(pool, file.tensor(name + ".attn_output.weight", {s.hidden, q_rows}), bits);
     const Tensor& gate = file.tensor(name + ".ffn_gate.weight", {s.ffn, s.hidden});
     const Tensor& up = file.tensor(name + ".ffn_up.weight", {s.ffn, s.hidden});
-    const bool integers = bits == Bits::four || (quantised(gate) && quantised(up));
+    const bool integers = !in_file || (quantised(gate) && quantised(up));
     const int unit = integers ? kQ8Rows : kPanel;
     layer.gate_up = pack_rows(pool, interleave(gate, up, s.ffn, unit), bits);
-    layer.down = pack_linear(pool, file.tensor(name + ".ffn_down.weight", {s.hidden, s.ffn}), bits);
+    layer.down =
+        pack_linear(pool, file.tensor(name + ".ffn_down.weight", {s.hidden, s.ffn}), down_bits);
     for (const Packed* p : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down})
         exact_ = exact_ && !p->integers();
 }
@@ -266,6 +270,14 @@ void Transformer::feed_forward(Pool& pool, const Layer& layer, float* h, int row
             .y = h,
             .y_row = s.hidden},
            quantised_);
+}
+
+double Transformer::weight_bytes() const {
+    size_t bytes = 0;
+    for (const Layer& l : layers_)
+        bytes +=
+            l.qkv.data.bytes() + l.out.data.bytes() + l.gate_up.data.bytes() + l.down.data.bytes();
+    return static_cast<double>(bytes);
 }
 
 void Transformer::final_norm(const float* h, float* y) const {

@@ -64,11 +64,15 @@ struct CacheRow {
     int position = 0;
 };
 
+// What the matrices become. `mixed`: 4 bits, but 8 for the last one of each layer (down), whose
+// inputs have the largest outliers.
+enum class Precision { as_in_file, mixed, four };
+
 class Transformer {
   public:
     // prefix: "talker" or "code_pred". positions: rows of the rotation table.
     Transformer(Pool& pool, const Gguf& file, const std::string& prefix,
-                const TransformerShape& shape, int positions, Bits bits = Bits::as_in_file);
+                const TransformerShape& shape, int positions, Precision precision);
 
     const TransformerShape& shape() const { return shape_; }
     // Float weights everywhere: the arithmetic is fp32 from end to end.
@@ -77,6 +81,9 @@ class Transformer {
     // h [rows.size(), hidden] in place, without the final norm. Rows of one cache are neighbours
     // with rising positions, and everything before them is in the cache already.
     void forward(Pool& pool, float* h, const std::vector<CacheRow>& rows);
+
+    // Of all matrices: what one pass reads.
+    double weight_bytes() const;
 
     // y = final norm of one row; y may be h.
     void final_norm(const float* h, float* y) const;
@@ -98,7 +105,8 @@ class Transformer {
         int end;
     };
 
-    void load_layer(Pool& pool, const Gguf& file, const std::string& name, Bits bits, Layer& layer);
+    void load_layer(Pool& pool, const Gguf& file, const std::string& name, Precision precision,
+                    Layer& layer);
     void reserve(int rows, int workers);
     void norm_rows(const float* h, const float* weight, int rows);
     void attention(Pool& pool, const Layer& layer, int index, const std::vector<CacheRow>& rows);

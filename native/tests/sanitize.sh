@@ -30,6 +30,6 @@ for preset in "$@"; do
         TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=1" \
         UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
         LD_PRELOAD="$runtime $(${CXX:-c++} -print-file-name=libstdc++.so.6)" \
-            "$PYTHON" -m pytest tests/native -q -x -p no:cacheprovider
+            "$PYTHON" -m pytest tests/native -q -x -p no:cacheprovider --timeout 900
     )
 done

@@ -86,6 +86,65 @@ TEST(two_pools_side_by_side) {
     CHECK(count.load() == 16000);
 }
 
+TEST(a_task_in_the_background) {
+    // The task's loops and the caller's at once; the caller's plain reads come after its wait.
+    for (const int threads : {1, 2, 4}) {
+        Pool pool(threads);
+        for (int round = 0; round < 300; ++round) {
+            std::vector<int> mine(40), theirs(40);
+            pool.start_background([&] {
+                for (int loop = 1; loop <= 5; ++loop)
+                    pool.parallel_for(40, [&](int i, int worker) {
+                        CHECK(worker >= 0 && worker < threads);
+                        theirs[static_cast<size_t>(i)] += loop;
+                    });
+            });
+            for (int loop = 1; loop <= 5; ++loop) {
+                pool.parallel_for(40, [&](int i, int) { mine[static_cast<size_t>(i)] += loop; });
+                for (const int v : mine) CHECK(v == loop * (loop + 1) / 2);
+            }
+            pool.finish_background();
+            for (const int v : theirs) CHECK(v == 15);
+        }
+    }
+}
+
+TEST(one_task_after_the_other) {
+    Pool pool(3);
+    std::vector<int> order;  // plain: a task begins when the one before it has ended
+    for (int i = 0; i < 500; ++i) pool.start_background([&order, i] { order.push_back(i); });
+    pool.finish_background();
+    CHECK(order.size() == 500);
+    for (int i = 0; i < 500; ++i) CHECK(order[static_cast<size_t>(i)] == i);
+}
+
+TEST(no_two_threads_are_the_same_worker) {
+    Pool pool(3);
+    std::vector<std::atomic<int>> busy(3);
+    const auto piece = [&](int, int worker) {
+        CHECK(busy[static_cast<size_t>(worker)].fetch_add(1) == 0);
+        std::this_thread::yield();
+        busy[static_cast<size_t>(worker)].fetch_sub(1);
+    };
+    for (int round = 0; round < 200; ++round) {
+        pool.start_background([&] { pool.parallel_for(30, piece); });
+        pool.parallel_for(30, piece);
+        pool.finish_background();
+    }
+}
+
+TEST(a_pool_ends_with_its_task) {
+    std::atomic<int> done{0};
+    {
+        Pool pool(2);
+        pool.start_background([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            done.fetch_add(1);
+        });
+    }
+    CHECK(done.load() == 1);
+}
+
 TEST(there_is_a_core) {
     CHECK(qt::usable_cores() >= 1);
 }

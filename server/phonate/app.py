@@ -35,6 +35,7 @@ from phonate.api import (
 from phonate.api.fetch import ReferenceFetcher
 from phonate.api.forwarded import Forwarded, make_trusted
 from phonate.api.guard import Guard, Policy, is_loopback
+from phonate.api.head import HeadAsGet
 from phonate.api.keys import Keys
 from phonate.api.metrics import Metrics
 from phonate.api.models import ModelCatalog
@@ -94,6 +95,9 @@ def create_app(settings: Settings, engine: Engine, tracing: Tracing | None = Non
         summary="Text in, voice out, over the OpenAI audio API.",
         lifespan=_lifespan(settings, engine, policy, tracing, traffic),
         generate_unique_id_function=openapi.operation_id,
+        # Their pages run other sites' scripts, with our page's rights. There is docs/API.md.
+        docs_url=None,
+        redoc_url=None,
     )
     envelope.install(app, ROUTERS)
     for router in ROUTERS:
@@ -104,6 +108,7 @@ def create_app(settings: Settings, engine: Engine, tracing: Tracing | None = Non
         protect_listings=settings.protect_listings,
         max_input_chars=settings.max_input_chars,
     )
+    app.add_middleware(HeadAsGet)
     # The last added is the outermost: CORS headers belong on refusals too.
     app.add_middleware(Guard, policy=policy, traffic=traffic)
     if tracing is not None:

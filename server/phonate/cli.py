@@ -127,6 +127,33 @@ def say(
 
 @cli.command()
 @with_settings
+def bench(
+    loaded: Loaded,
+    frames: Annotated[int, typer.Option(help="frames of 80 ms per run")] = 64,
+    runs: Annotated[int, typer.Option(help="measured runs of each engine, in turns")] = 5,
+    random: Annotated[
+        str, typer.Option(help="size of the random model made when none is named: 0.6b, 1.7b, tiny")
+    ] = "0.6b",
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="another engine in the same run: fast, exact, wheel, vox"),
+    ] = None,
+    vox_python: Annotated[
+        str | None, typer.Option(help="interpreter that has vox-tts; default: this one")
+    ] = None,
+    json: Annotated[Path | None, typer.Option(help="all figures into this file")] = None,
+    picture: Annotated[Path | None, typer.Option(help="a picture (SVG) into this file")] = None,
+) -> None:
+    """Measure how fast this machine speaks, and how close that is to what it could do."""
+    from phonate.bench import BenchOptions
+    from phonate.bench import bench as run
+
+    options = BenchOptions(frames, runs, random, tuple(against or ()), vox_python, json, picture)
+    run(loaded.settings, options)
+
+
+@cli.command()
+@with_settings
 def doctor(
     loaded: Loaded,
     security: Annotated[

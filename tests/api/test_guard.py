@@ -56,7 +56,8 @@ def test_everything_else_is_401(locked, value):
         ("GET", "/v1/audio/models", 200), ("GET", "/v1/audio/voices", 200),
         ("POST", "/v1/audio/voices", 401), ("DELETE", "/v1/audio/voices/x", 401),
         ("POST", "/v1/audio/speech/batch", 401), ("POST", "/v1/text/languages", 401),
-        ("GET", "/v1/audio/voice_consents", 401), ("GET", "/nothing", 401), ("GET", "/docs", 401),
+        ("GET", "/v1/audio/voice_consents", 401), ("GET", "/nothing", 401),
+        ("GET", "/openapi.json", 401),
     ],
 )  # fmt: skip
 def test_what_is_open_without_a_key(locked, method, path, status):

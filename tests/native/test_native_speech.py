@@ -190,6 +190,38 @@ def test_flow_waits_without_losing_anything(context, voice):
     assert same(spoken.samples, context().buffered(**request).samples)
 
 
+def test_a_waiting_request_still_hands_out_what_was_made(context, voice):
+    """The chunk of frames 2 and 3 is decoded in the background when the listener says wait; a
+    player that waits for it would otherwise wait for ever."""
+    request = {"text": TEXT, "seed": 4, "max_new_tokens": 9, **voice}
+    heard, asked = [], []
+
+    def flow():
+        asked.append(len(heard))
+        if len(asked) > 2000:
+            return 0
+        return 1 if len(asked) <= 3 or len(heard) >= 2 else 2
+
+    spoken = context("tiny-base", "Q8_0").streamed(
+        flow=flow, on_chunk=lambda n: heard.append(n) or True, **request
+    )
+    assert spoken.status == qtlib.OK
+    assert [len(c) for c in spoken.chunks[:2]] == [qtlib.FRAME, 2 * qtlib.FRAME]
+    assert same(spoken.samples, context("tiny-base", "Q8_0").buffered(**request).samples)
+
+
+def test_cancelled_while_a_chunk_is_decoded_then_as_fresh(context, voice):
+    ctx = context("tiny-base", "Q8_0")
+    request = {"text": TEXT, "seed": 4, "max_new_tokens": 15, **voice}
+    whole = ctx.buffered(**request)
+    for frames in (1, 3, 4, 7):
+        answers = iter([1] * frames + [0])
+        cut = ctx.streamed(flow=lambda it=answers: next(it), **request)
+        assert cut.status == qtlib.CANCELLED
+        assert cut.frames == frames
+        assert same(ctx.streamed(**request).samples, whole.samples)
+
+
 def test_flow_cancels(context, voice):
     for answer in (0, 77):
         answers = iter([1, 1, answer])

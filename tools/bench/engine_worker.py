@@ -7,19 +7,22 @@ import resource
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from phonate.engine.base import CancelToken, Reference, SynthesisRequest
+from phonate.engine.qwen.context import ContextOptions
 from phonate.engine.qwen.engine import QwenEngine
 from phonate.engine.qwen.library_search import find_library
 
 TEXT = "The quick brown fox jumps over the lazy dog, and the river runs on towards the sea."
 
 
-def main(name: str, talker: str, codec: str, frames: int) -> None:
+def main(name: str, talker: str, codec: str, frames: int, precision: Any) -> None:
     begun = time.monotonic()
-    engine = QwenEngine(Path(talker), Path(codec), library=find_library(name))
+    options = ContextOptions(precision=precision)
+    engine = QwenEngine(Path(talker), Path(codec), library=find_library(name), options=options)
     loaded = time.monotonic() - begun
     rng = np.random.default_rng(0)
     embedding = (rng.standard_normal(engine.info.embedding_dim) * 0.05).astype(np.float32)
@@ -54,4 +57,4 @@ def main(name: str, talker: str, codec: str, frames: int) -> None:
     engine.close()
 
 
-main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), sys.argv[5])

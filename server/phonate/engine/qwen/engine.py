@@ -47,6 +47,7 @@ from phonate.engine.qwen.checks import (
     RequestChecker,
 )
 from phonate.engine.qwen.context import ContextOptions, open_context, thread_count
+from phonate.engine.qwen.costs import FrameCost, frame_cost
 from phonate.engine.qwen.library import Library, foreign
 from phonate.engine.qwen.library_search import find_library
 from phonate.engine.qwen.model import CODE_LIMIT, QwenModel, read_model, special_strings
@@ -122,6 +123,10 @@ class QwenEngine:
     @property
     def library(self) -> Library:
         return self._library
+
+    def frame_cost(self) -> FrameCost | None:
+        """What a frame costs; None where the library cannot tell."""
+        return frame_cost(self._library, self._context)
 
     def _defaults(self) -> dict[str, int | float | bool]:
         params = foreign().new("qt_tts_params *")

@@ -62,7 +62,13 @@ _OURS = (
     "qt_init_default_params_abi",
     "qt_tts_default_params_abi",
 )
-_OPTIONAL = ("qt_cpu_only", "qt_init_cpu", "qt_init_cpu_ex")
+_OPTIONAL = (
+    "qt_cpu_only",
+    "qt_init_cpu",
+    "qt_init_cpu_ex",
+    "qt_measure_machine",
+    "qt_frame_costs",
+)
 
 _PROBE_BYTES = 4096
 

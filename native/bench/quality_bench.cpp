@@ -1,0 +1,127 @@
+// What `fast` costs: the two precisions side by side on the same model, teacher-forced.
+//
+//   quality_bench TALKER.gguf CODEC.gguf [frames] [threads]
+//
+// The exact engine speaks greedily; the fast one is given the same inputs and codes, and asked at
+// every step what it would have chosen. One JSON line: the share of equal choices for code 0 and
+// for codes 1 to 15, the relative error of the talker's hidden state, and the signal-to-noise ratio
+// of the fast codec on the exact codes. With random weights the best logits are close together, so
+// the shares are far below what a trained model has.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "engine.h"
+
+namespace {
+
+constexpr int kPromptRows = 16;
+
+struct Side {
+    Side(const char* talker, const char* codec, int threads, bool fast)
+        : engine({.talker_path = talker,
+                  .codec_path = codec,
+                  .kv_size = 2048,
+                  .n_threads = threads,
+                  .fast = fast}),
+          cache(engine.talker.new_cache(2048)),
+          codec_state(engine.decoder.new_state()),
+          hidden(static_cast<size_t>(engine.talker.hidden())),
+          logits(static_cast<size_t>(engine.talker.n_logits())) {}
+
+    // The row through the talker; returns the best code 0.
+    int step(const std::vector<float>& row) {
+        hidden = row;
+        engine.talker.forward(engine.pool, hidden.data(), {{&cache, position++}});
+        engine.talker.logits(engine.pool, hidden.data(), 1, logits.data());
+        const auto codes = logits.begin() + engine.info.codes;
+        return static_cast<int>(std::max_element(logits.begin(), codes) - logits.begin());
+    }
+
+    qt::Engine engine;
+    qt::KvCache cache;
+    qt::CodecState codec_state;
+    std::vector<float> hidden, logits;
+    int position = 0;
+};
+
+double norm(const std::vector<float>& a, const std::vector<float>* b) {
+    double sum = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+        const double v = b ? double{a[i]} - double{(*b)[i]} : double{a[i]};
+        sum += v * v;
+    }
+    return std::sqrt(sum);
+}
+
+int bench(int argc, char** argv) {
+    const int frames = std::clamp(argc > 3 ? std::atoi(argv[3]) : 32, 1, 1000);
+    const int threads = argc > 4 ? std::atoi(argv[4]) : 0;
+    Side exact(argv[1], argv[2], threads, false), fast(argv[1], argv[2], threads, true);
+    const auto width = exact.hidden.size();
+    std::vector<float> row(width), text(width);
+    int code0 = 0, fast_code0 = 0;
+    const auto both = [&] {
+        code0 = exact.step(row);
+        fast_code0 = fast.step(row);
+    };
+    for (int i = 0; i < kPromptRows; ++i) {
+        const int32_t id = 100 + i;
+        exact.engine.talker.text_rows(exact.engine.pool, {&id, 1}, row.data());
+        both();
+    }
+    const int32_t filler = 7;
+    exact.engine.talker.text_rows(exact.engine.pool, {&filler, 1}, text.data());
+
+    const qt::SampleRules greedy{.sample = false};
+    int equal_first = 0, equal_rest = 0;
+    double hidden_error = 0, signal = 0, noise = 0;
+    const auto samples = static_cast<size_t>(exact.engine.decoder.samples_per_frame());
+    std::vector<float> sound(samples), fast_sound(samples);
+    for (int f = 0; f < frames; ++f) {
+        std::vector<int32_t> codes(16), would(16);
+        codes[0] = code0;
+        equal_first += code0 == fast_code0;
+        hidden_error += norm(exact.hidden, &fast.hidden) / norm(exact.hidden, nullptr) / frames;
+        qt::CodePredictor::Frame one{
+            .hidden = exact.hidden.data(), .codes = codes, .would_choose = {}, .rules = greedy};
+        exact.engine.predictor.run(exact.engine.pool, {&one, 1});
+        qt::CodePredictor::Frame two{
+            .hidden = fast.hidden.data(), .codes = codes, .would_choose = would, .rules = greedy};
+        fast.engine.predictor.run(fast.engine.pool, {&two, 1});
+        for (size_t i = 1; i < 16; ++i) equal_rest += codes[i] == would[i];
+        for (const auto& [side, out] :
+             {std::pair{&exact, sound.data()}, std::pair{&fast, fast_sound.data()}})
+            side->engine.decoder.decode(side->engine.pool, side->codec_state,
+                                        side->engine.decoder_work, codes.data(), 1, out);
+        signal += std::pow(norm(sound, nullptr), 2);
+        noise += std::pow(norm(sound, &fast_sound), 2);
+        row = text;
+        exact.engine.codes.add_frame(codes, row.data());
+        both();
+    }
+    std::printf(
+        "{\"frames\": %d, \"code0_equal\": %.3f, \"codes_1_15_equal\": %.3f, "
+        "\"hidden_error\": %.4f, \"codec_snr_db\": %.1f}\n",
+        frames, static_cast<double>(equal_first) / frames,
+        static_cast<double>(equal_rest) / (15.0 * frames), hidden_error,
+        noise > 0 ? 10 * std::log10(signal / noise) : 999.0);
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 3) {
+        std::fprintf(stderr, "usage: quality_bench TALKER.gguf CODEC.gguf [frames] [threads]\n");
+        return 2;
+    }
+    try {
+        return bench(argc, argv);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "quality_bench: %s\n", e.what());
+        return 1;
+    }
+}
