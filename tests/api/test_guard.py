@@ -9,7 +9,7 @@ from support import running
 
 from phonate.api.guard import is_loopback
 from phonate.app import create_app
-from phonate.engine.scripted import ScriptedEngine
+from phonate.engine.scripted import Fail, ScriptedEngine
 from phonate.errors import SetupError
 from phonate.settings import load
 
@@ -139,6 +139,23 @@ def test_cors_on_preflight_success_and_refusal(locked):
         url, json={"input": ""}, headers={"Origin": ORIGIN, "Authorization": "Bearer main-key"}
     )
     assert answer.status_code == 400
+    assert answer.headers["access-control-allow-origin"] == ORIGIN
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/nothing", b"", 404), ("PUT", "/v1/models", b"", 405),
+        ("POST", "/v1/audio/speech", b" " * 70_000, 413), ("POST", "/v1/audio/speech", b"{", 400),
+        ("POST", "/v1/audio/speech", b'{"input":"bad"}', 500),
+    ],
+)  # fmt: skip
+def test_cors_headers_are_on_every_kind_of_error(method, path, body, status):
+    engine = ScriptedEngine({"bad": [Fail(RuntimeError("a bug"))]})
+    headers = {"Origin": ORIGIN, "Content-Type": "application/json"}
+    with running(engine, max_request_bytes="64k") as server:
+        answer = httpx.request(method, server.address + path, content=body, headers=headers)
+    assert answer.status_code == status
     assert answer.headers["access-control-allow-origin"] == ORIGIN
 
 
