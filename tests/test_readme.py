@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from phonate.cli import cli
 from phonate.settings import Settings, flag_name
@@ -23,19 +24,19 @@ def test_make_targets_exist(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_options_exist(page):
-    known = {flag_name(name) for name in Settings.model_fields} | {
-        "--help",
-        "--version",
-        "--config",
-    }
-    known |= {"--type", "--out"}
+    known = {flag_name(name) for name in Settings.model_fields} | {"--help", "--version"}
+    known |= options_of(get_command(cli))
     for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", _code(page.read_text())):
         assert flag in known, flag
 
 
-def test_commands_exist():
-    from typer.main import get_command
+def options_of(command):
+    """Of a command and those below it."""
+    found = {option for p in command.params for option in p.opts if option.startswith("--")}
+    return found.union(*(options_of(c) for c in getattr(command, "commands", {}).values()))
 
+
+def test_commands_exist():
     known = set(get_command(cli).commands)
     for command in re.findall(r"phonate ([a-z]+)\b", _code(README)):
         assert command in known, command

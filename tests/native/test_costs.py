@@ -44,7 +44,7 @@ def test_fewer_bits_cost_less_and_the_codec_as_much_work(context):
     assert 0.5 < fast.predictor_bytes / exact.predictor_bytes < 0.55  # 4.5 of 8.5 bits
     assert fast.predictor_bytes / exact.predictor_bytes < fast.talker_bytes / exact.talker_bytes < 1
     assert fast.codec_mul_adds == exact.codec_mul_adds > 0
-    assert fast.codec_bytes < exact.codec_bytes
+    assert 0 < fast.codec_bytes <= exact.codec_bytes
 
 
 def test_a_machine_has_limits():
