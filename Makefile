@@ -7,7 +7,7 @@ TEXT   ?= Hello! This machine has just learned to speak.
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help serve speak test check format contract schema page docs native wheel-test \
+.PHONY: help serve speak test check audit format contract schema page docs native wheel-test \
     native-test asan clang aarch64 parity deploy-test soak chaos endure crash fuzz bench \
     lock clean
 
@@ -40,6 +40,9 @@ check: $(VENV)/.dev ## lint, formatting, types, the locked packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_lock.py --offline
+
+audit: $(VENV)/.dev ## ask the package index (and pip-audit, if it is there) about the locked packages
 	$(BIN)/python tools/check_lock.py
 
 format: $(VENV)/.dev ## put the sources into shape

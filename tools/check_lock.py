@@ -1,4 +1,4 @@
-"""Look at the locked packages: `make check` runs it.
+"""Look at the locked packages: `make check` runs it offline, `make audit` whole.
 
     python tools/check_lock.py [LOCK] [--index URL] [--offline]
 
