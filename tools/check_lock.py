@@ -51,6 +51,15 @@ COPYLEFT = re.compile(
 )
 LESSER = re.compile(r"LGPL|Lesser General Public License|Library General Public", re.IGNORECASE)
 
+BETA_ONLY = frozenset(
+    {
+        "opentelemetry-exporter-http-transport",
+        "opentelemetry-exporter-otlp-common",
+        "opentelemetry-semantic-conventions",
+    }
+)
+"""Parts of OpenTelemetry's stable SDK whose own releases are all called beta."""
+
 Fetch = Callable[[str], dict[str, Any] | None]
 """The index's page of a project, None when the index does not answer."""
 
@@ -77,7 +86,7 @@ def pins(text: str) -> tuple[list[tuple[str, Version]], list[str]]:
 
 def prereleases(locked: list[tuple[str, Version]]) -> list[str]:
     return [f"{name} {version} is a pre-release" for name, version in locked
-            if version.is_prerelease]  # fmt: skip
+            if version.is_prerelease and name not in BETA_ONLY]  # fmt: skip
 
 
 def from_index(index: str, name: str) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from phonate.api import consents, envelope, registered_voices
+from phonate.api.traffic import Traffic
 from phonate.api.voice_desk import open_desk
 from phonate.engine.base import EngineInfo, Reference, Samples, Speaker
 from phonate.engine.scripted import DEFAULT_INFO, ScriptedEngine
@@ -78,7 +79,7 @@ def serving(root: Path, info: EngineInfo = CLONING) -> Iterator[Server]:
     envelope.install(app)
     app.include_router(registered_voices.router)
     app.include_router(consents.router)
-    app.add_middleware(envelope.RequestContext)
+    app.add_middleware(envelope.RequestContext, traffic=Traffic())
     with Server(app) as client:
         client.engine, client.root = engine, root
         yield client
