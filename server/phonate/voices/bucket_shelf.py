@@ -146,6 +146,7 @@ class BucketShelf(Generic[T]):
         with self._writing("saved"):
             version, older = self._commit_put(id, upload, manifest, files, check)
             # From here on it counts, for all servers.
+            self._forget_damage(id)
             self._tidy(partial(self._keep_own, version, manifest, files))
             self._tidy(partial(self._ledger.clear, older))
         return Entry(version.folder, id, version.generation, value, seals)
@@ -162,6 +163,7 @@ class BucketShelf(Generic[T]):
                 with contextlib.suppress(Taken):
                     self._ledger.commit(id, next_generation(versions), b"")
                     found = True
+                    self._forget_damage(id)
                     self._mirror.remove(id)
                     break
             else:
@@ -357,6 +359,9 @@ class BucketShelf(Generic[T]):
                 "Upgrade phonate or delete it first.",
                 param="name",
             )
+
+    def _forget_damage(self, id: str) -> None:
+        self._bad = {folder: bad for folder, bad in self._bad.items() if bad[0].id != id}
 
     def _damage(self) -> tuple[Problem, ...]:
         return tuple(problem for problem, _ in list(self._bad.values()))

@@ -80,6 +80,7 @@ class Objects:
                 prefix=bucket.prefix or None,
                 client_options=options,
                 retry_config=retries,
+                disable_bulk_delete=True,
                 **given,
             )
         except (BaseError, ValueError) as error:
