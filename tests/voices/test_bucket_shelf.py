@@ -128,6 +128,28 @@ def test_derived_latents_go_with_the_voice_on_the_other_machine(world: World) ->
     assert not cache.exists()
 
 
+def test_two_processes_of_one_machine_share_its_copy(world: World) -> None:
+    one, two = VoiceStore(world.bucket), VoiceStore(world.bucket)
+    for round in range(3):
+        entry = one.add(recorded("Anna", seed=round))
+        assert two.entries() == {entry.id: entry}, "at once, without a look"
+        assert two.remove("Anna")
+        assert one.entries() == {}
+    assert one.problems() == two.problems() == ()
+
+
+def test_more_voices_than_are_fetched_at_a_time_all_come(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_shelf, "N_FETCHERS", 2)
+    one, two = stores(world)
+    for n in range(5):
+        one.add(embedded(f"voice {n}"))
+    shelf_of(two)._look()
+    assert two.entries() == one.entries()
+    assert len(two.entries()) == 5
+
+
 # --- races
 
 

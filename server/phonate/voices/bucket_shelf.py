@@ -248,11 +248,7 @@ class BucketShelf(Generic[T]):
                 for folder, version in wanted.items()
                 if folder not in here and now >= self._bad.get(folder, (None, now))[1]
             ]
-            if missing:
-                with ThreadPoolExecutor(min(N_FETCHERS, len(missing)), "phonate-fetch") as pool:
-                    for version, files in zip(missing, pool.map(self._fetch, missing), strict=True):
-                        if files is not None:
-                            self._mirror.take_in(version.folder, files)
+            self._bring(missing)
             if missing or here - wanted.keys():
                 self._prune()
             if not self._mirror.was_complete:
@@ -266,6 +262,17 @@ class BucketShelf(Generic[T]):
             log.info("%s answers again", self._bucket)
         self._down = None
         return index
+
+    def _bring(self, missing: list[Version]) -> None:
+        """Fetch versions, several at a time, and no more of them in memory than that."""
+        if not missing:
+            return
+        with ThreadPoolExecutor(min(N_FETCHERS, len(missing)), "phonate-fetch") as pool:
+            for start in range(0, len(missing), N_FETCHERS):
+                some = missing[start : start + N_FETCHERS]
+                for version, files in zip(some, pool.map(self._fetch, some), strict=True):
+                    if files is not None:
+                        self._mirror.take_in(version.folder, files)
 
     def _fetch(self, version: Version) -> dict[str, bytes] | None:
         try:
@@ -316,10 +323,13 @@ class BucketShelf(Generic[T]):
             self._wake.clear()
             if stopped.is_set():
                 return
-            self._try_look()
-            if not self._read_only and time.monotonic() - swept_at > SWEEP_EVERY_S:
-                swept_at = time.monotonic()
-                self._sweep()
+            try:
+                self._try_look()
+                if not self._read_only and time.monotonic() - swept_at > SWEEP_EVERY_S:
+                    swept_at = time.monotonic()
+                    self._sweep()
+            except Exception:  # a bug must not end the looking
+                log.exception("a look at %s failed", self._bucket)
 
     @contextlib.contextmanager
     def _writing(self, done: str) -> Iterator[None]:
