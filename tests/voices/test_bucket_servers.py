@@ -87,6 +87,8 @@ def test_a_voice_registered_on_one_server_speaks_on_the_other(world: World) -> N
                 assert refused.status_code == 503
                 assert refused.headers["retry-after"] == "5"
                 assert say(one, "vivian").status_code == 200
+                metrics = httpx.get(f"{one.address}/metrics").text
+                assert "phonate_voices_reachable 0.0" in metrics
 
 
 def test_the_commands_work_on_a_bucket(world: World) -> None:

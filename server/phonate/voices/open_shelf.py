@@ -35,6 +35,10 @@ def local_root(place: Place) -> Path:
     return mirror_folder(place, endpoint()) if isinstance(place, Bucket) else place
 
 
+def is_reachable(shelf: AnyShelf[T]) -> bool:
+    return shelf.is_reachable if isinstance(shelf, BucketShelf) else True
+
+
 def following(shelf: AnyShelf[T]) -> contextlib.AbstractContextManager[None]:
     """Meanwhile the changes of other machines are noticed; a folder's are in any case."""
     return shelf.following() if isinstance(shelf, BucketShelf) else contextlib.nullcontext()
