@@ -21,6 +21,7 @@ from phonate.engine.base import Speaker
 from phonate.engine.scripted import DEFAULT_INFO, ScriptedEngine
 from phonate.errors import SetupError
 from phonate.settings import load
+from phonate.voices import bucket_shelf
 from phonate.voices.store import VoiceStore
 
 CLONING = replace(
@@ -89,6 +90,35 @@ def test_a_voice_registered_on_one_server_speaks_on_the_other(world: World) -> N
                 assert say(one, "vivian").status_code == 200
                 metrics = httpx.get(f"{one.address}/metrics").text
                 assert "phonate_voices_reachable 0.0" in metrics
+
+
+def test_a_consent_is_kept_for_a_voice_that_another_server_has_just_registered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket_shelf.BucketShelf, "_follow", lambda *args: None)
+    place = str(world.bucket)
+    with running(ScriptedEngine(info=CLONING), voice_dir=place) as one:
+        world.be("machine-b")
+        with running(ScriptedEngine(info=CLONING), voice_dir=place) as two:
+            sample = ("a.wav", wav())
+            consent = httpx.post(
+                f"{one.address}/v1/audio/voice_consents",
+                data={"name": "Anna", "language": "en-US"},
+                files={"recording": sample},
+            ).json()["id"]
+            made = httpx.post(
+                f"{two.address}/v1/audio/voices",
+                data={"name": "Anna", "consent": consent},
+                files={"audio_sample": sample},
+            )
+            assert made.status_code == 200, made.text
+            kept = httpx.delete(f"{one.address}/v1/audio/voice_consents/{consent}")
+            assert kept.status_code == 409, kept.text
+            httpx.delete(f"{two.address}/v1/audio/voices/Anna")
+            gone = httpx.delete(f"{one.address}/v1/audio/voice_consents/{consent}")
+            assert gone.status_code == 200
+    left = world.keys()
+    assert left == ["index/voice.00000002.json"]
 
 
 def test_the_commands_work_on_a_bucket(world: World) -> None:

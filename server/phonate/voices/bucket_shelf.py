@@ -93,7 +93,7 @@ class BucketShelf(Generic[T]):
         found = self._mirror.get(id)
         is_time = time.monotonic() - self._looked_at > MISS_PAUSE_S
         if found is None and self.is_reachable and is_time:
-            self._try_look()
+            self.look()
             found = self._mirror.get(id)
         return found
 
@@ -111,12 +111,19 @@ class BucketShelf(Generic[T]):
         self._mirror.reload()
         self._wake.set()
 
+    def look(self) -> None:
+        """Bring the local copy up to date, if that is possible now."""
+        try:
+            self._look()
+        except (Unreachable, PhonateError, OSError) as error:
+            log.debug("%s: no look: %s", self._bucket, error)
+
     def read(self, entry: Entry[T]) -> dict[str, bytes] | None:
         """As Shelf.read; a local copy that is damaged is fetched again."""
         try:
             return self._mirror.read(entry)
         except StorageError:
-            self._try_look()
+            self.look()
             if self._mirror.get(entry.id) != entry:
                 raise
             return self._mirror.read(entry)
@@ -254,7 +261,7 @@ class BucketShelf(Generic[T]):
             if not self._mirror.was_complete:
                 self._mirror.note_complete()
         except Unreachable as error:
-            if self._down is None:
+            if self._down is None and self._mirror.was_complete:
                 log.warning("%s: %s; the local copy is served", self._bucket, error)
             self._down = str(error)
             raise
@@ -307,12 +314,6 @@ class BucketShelf(Generic[T]):
                     self._mirror.drop(name for name in names if name != version.folder)
                     self._on_change(id)
 
-    def _try_look(self) -> None:
-        try:
-            self._look()
-        except (Unreachable, PhonateError, OSError) as error:
-            log.debug("%s: no look: %s", self._bucket, error)
-
     def _sweep(self) -> None:
         self._tidy(self._ledger.sweep)
 
@@ -324,7 +325,7 @@ class BucketShelf(Generic[T]):
             if stopped.is_set():
                 return
             try:
-                self._try_look()
+                self.look()
                 if not self._read_only and time.monotonic() - swept_at > SWEEP_EVERY_S:
                     swept_at = time.monotonic()
                     self._sweep()

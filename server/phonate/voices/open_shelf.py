@@ -39,6 +39,12 @@ def is_reachable(shelf: AnyShelf[T]) -> bool:
     return shelf.is_reachable if isinstance(shelf, BucketShelf) else True
 
 
+def look(shelf: AnyShelf[T]) -> None:
+    """See now what other machines have changed, if that is possible; a folder's is seen anyway."""
+    if isinstance(shelf, BucketShelf):
+        shelf.look()
+
+
 def following(shelf: AnyShelf[T]) -> contextlib.AbstractContextManager[None]:
     """Meanwhile the changes of other machines are noticed; a folder's are in any case."""
     return shelf.following() if isinstance(shelf, BucketShelf) else contextlib.nullcontext()

@@ -18,7 +18,14 @@ from phonate.voices.draft import Draft
 from phonate.voices.inventory import Entry, Inventory, Problem, Schema
 from phonate.voices.latent_cache import LatentCache
 from phonate.voices.manifest import Damaged, FileSeal
-from phonate.voices.open_shelf import AnyShelf, following, is_reachable, local_root, open_shelf
+from phonate.voices.open_shelf import (
+    AnyShelf,
+    following,
+    is_reachable,
+    local_root,
+    look,
+    open_shelf,
+)
 from phonate.voices.place import Place
 from phonate.voices.voice import (
     FILES,
@@ -122,6 +129,10 @@ class VoiceStore:
     def is_reachable(self) -> bool:
         """False while a bucket does not answer and the local copy is served."""
         return is_reachable(self._shelf)
+
+    def look(self) -> None:
+        """See changes by other machines now, where a decision hangs on them."""
+        look(self._shelf)
 
     def following(self) -> contextlib.AbstractContextManager[None]:
         """Meanwhile changes by other machines are noticed within seconds."""
