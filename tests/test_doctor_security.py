@@ -165,3 +165,20 @@ def test_the_command(tmp_path, flags, code):
     arguments = ["doctor", "--security", "--voice-dir", str(folder), "--port", str(free_port())]
     done = CliRunner().invoke(cli, [*arguments, *flags])
     assert done.exit_code == code, done.output
+
+
+@pytest.mark.parametrize(
+    ("address", "fine"),
+    [
+        ("", True),
+        ("https://s3.example.com", True),
+        ("http://127.0.0.1:9000", True),
+        ("http://s3.example.com", False),
+    ],
+)
+def test_recordings_go_to_a_bucket_encrypted(capsys, tmp_path, monkeypatch, address, fine):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    safe, out = report(capsys, tmp_path, voice_dir="s3://voices/team")
+    assert safe == fine
+    assert ("s3://voices/team unencrypted" in out) != fine
+    assert "local copy of the voices" in out

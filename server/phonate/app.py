@@ -141,6 +141,7 @@ class _Late:
             "engine_up": health.engine_up,
             "sessions": len(self.sessions),
             "voices": len(opened.desk.library.voices()),
+            "voices_reachable": opened.desk.library.store.is_reachable,
         }
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from phonate import settings
+from phonate.voices.place import Place
 
 voices = typer.Typer(
     name="voices",
@@ -16,14 +17,17 @@ voices = typer.Typer(
 )
 
 Folder = Annotated[
-    Path | None, typer.Option("--voice-dir", help="the voice folder [default: as 'serve' has it]")
+    str | None,
+    typer.Option(
+        "--voice-dir", help="the voice folder, or s3://bucket/prefix [default: as 'serve' has it]"
+    ),
 ]
 Words = Annotated[str | None, typer.Option(help="words about the voice")]
 Replace = Annotated[bool, typer.Option("--replace", help="in place of a voice of the same name")]
 
 
-def _folder(given: Path | None) -> Path:
-    """The folder that `phonate serve` would use with this option and this environment."""
+def _folder(given: str | None) -> Place:
+    """What `phonate serve` would use with this option and this environment."""
     return settings.load({"voice_dir": given}).settings.voice_dir
 
 

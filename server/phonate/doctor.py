@@ -19,6 +19,8 @@ from phonate.engine.qwen.facts import qwen_facts
 from phonate.engine.qwen.library_search import find_library
 from phonate.errors import PhonateError
 from phonate.settings import Settings
+from phonate.voices.place import Bucket
+from phonate.voices.store import VoiceStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _package(package, module, purpose)
     yield _place(settings)
     yield _traces(settings)
+    yield _voices(settings)
     if wants_model(settings):
         yield from _qwen(settings)
     else:
@@ -61,6 +64,21 @@ def _place(settings: Settings) -> Finding:
     if settings.isolate_engine:
         return Finding(what, "a process of its own, started anew when it crashes or hangs")
     return Finding(what, "the server's process; --isolate-engine gives it one of its own")
+
+
+def _voices(settings: Settings) -> Finding:
+    """A folder need not be there yet; a bucket must answer."""
+    place = settings.voice_dir
+    if not isinstance(place, Bucket) and not place.is_dir():
+        return Finding("voices", f"none yet; {place} is made when the server starts")
+    try:
+        store = VoiceStore(place, read_only=True)
+    except PhonateError as error:
+        return Finding("voices", f"{place} cannot be used", ok=False, remedy=error.message)
+    problems = store.problems()
+    remedy = "; ".join(f"{problem.folder}: {problem.reason}" for problem in problems[:3])
+    state = f"{len(store.entries())} in {place}, {len(problems)} problems"
+    return Finding("voices", state, ok=not problems, remedy=remedy or None)
 
 
 def _qwen(settings: Settings) -> Iterator[Finding]:

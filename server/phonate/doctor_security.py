@@ -13,11 +13,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 import httpx
 
 from phonate.api.guard import is_loopback
 from phonate.settings import Loaded, Settings
+from phonate.voices.objects import endpoint
+from phonate.voices.open_shelf import local_root
+from phonate.voices.place import Bucket, Place
 
 MIN_KEY_CHARS = 16
 """Shorter keys can be guessed. `openssl rand -base64 24` makes one of 32."""
@@ -53,7 +57,7 @@ def examine_security(loaded: Loaded) -> Iterator[Verdict]:
     yield _user()
     yield _bind(settings)
     yield from _keys(settings, loaded.origins)
-    yield from _folder("voice folder", settings.voice_dir)
+    yield from _voices(settings.voice_dir)
     yield from _cors(settings)
     yield _metrics(settings)
     yield _limits(settings)
@@ -68,6 +72,19 @@ def examine_security(loaded: Loaded) -> Iterator[Verdict]:
             "log level", "debug: what people have spoken is logged", "bad", "--log-level info"
         )
     yield from probe(settings)
+
+
+def _voices(place: Place) -> Iterator[Verdict]:
+    if isinstance(place, Bucket):
+        address = urlsplit(endpoint())
+        if address.scheme == "http" and not is_loopback(address.hostname or ""):
+            yield Verdict(
+                "bucket", f"recordings travel to {place} unencrypted", "bad",
+                "an AWS_ENDPOINT_URL that begins with https://",
+            )  # fmt: skip
+        yield from _folder("local copy of the voices", local_root(place))
+    else:
+        yield from _folder("voice folder", place)
 
 
 def _user() -> Verdict:

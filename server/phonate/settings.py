@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import platformdirs
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic.fields import FieldInfo
 
 from phonate.errors import SetupError
+from phonate.voices.place import Bucket, place_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -62,6 +63,9 @@ def _cpu_mask(value: object) -> object:
 _CPUS = "a mask such as 0x0f, or a list such as 0-3,6, of the CPUs 0 to 63"
 
 CpuMask = Annotated[int, BeforeValidator(_cpu_mask)]
+
+
+VoicePlace = Annotated[Path | Bucket, BeforeValidator(place_of), PlainSerializer(str)]
 
 
 def _option(default: Any, group: str, help_: str, **rules: Any) -> Any:
@@ -125,7 +129,7 @@ class Settings(BaseModel):
     api_key_file: Path | None = _option(None, "Keys", "file of keys, one a line, optionally name:key; reread on change")
     protect_listings: bool = _option(False, "Keys", "ask for the key for voices and models too")
 
-    voice_dir: Path = _option(_default_voice_dir(), "Voices", "where registered voices are kept")
+    voice_dir: VoicePlace = _option(_default_voice_dir(), "Voices", "where registered voices are kept: a folder, or s3://bucket/prefix with phonate[s3]", allowed="a folder, or s3://bucket/prefix")
     max_voices: int = _option(1000, "Voices", "registered voices at most", ge=1, le=100_000)
     lang: str = _option("auto", "Languages", "language of requests that name none")
     language_fallback: str = _option("english", "Languages", "what a text of uncertain language is taken for")

@@ -1,4 +1,4 @@
-"""What `phonate voices ...` does, on the folder itself: a running server sees every change."""
+"""What `phonate voices ...` does, on the place itself: a running server sees every change."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ from phonate.voices.folders import FILE_MODE
 from phonate.voices.foreign import read_folder
 from phonate.voices.inventory import why
 from phonate.voices.library import describe
+from phonate.voices.place import Bucket, Place, below
 from phonate.voices.store import StoredVoice, VoiceStore
 from phonate.voices.uploads import draft_from_fields
 
 
-def list_voices(folder: Path, *, as_json: bool) -> None:
+def list_voices(place: Place, *, as_json: bool) -> None:
     """The voices on stdout; on stderr what is in the folder and not served."""
-    if not folder.is_dir():
-        typer.echo(f"no voices: {folder} does not exist yet", err=True)
+    if not _exists(place):
+        typer.echo(f"no voices: {place} does not exist yet", err=True)
         return
-    store = VoiceStore(folder, read_only=True)
+    store = VoiceStore(place, read_only=True)
     entries = sorted(store.entries().values(), key=lambda e: (e.value.created_at, e.value.name))
     if as_json:
         for entry in entries:
@@ -63,7 +64,7 @@ def _plain(text: str) -> str:
 
 
 def add(
-    folder: Path,
+    place: Place,
     words: dict[str, Any],
     *,
     recording: Path | None,
@@ -78,36 +79,36 @@ def add(
         "rvq_b64": _read_base64(rvq),
     }
     draft = draft_from_fields({**words, **sources}, resolve_language=canonical)
-    store, consents = _open(folder)
+    store, consents = _open(place)
     consents.check(draft.consent)
     voice = store.add(draft, replace=replace).value
     typer.echo(f"added {voice.name} ({voice.id})")
 
 
-def remove(folder: Path, names: list[str]) -> None:
-    store, _ = _open(folder)
+def remove(place: Place, names: list[str]) -> None:
+    store, _ = _open(place)
     for name in names:
         if not store.remove(name):
             raise _no_voice(name)
         typer.echo(f"removed {name}")
 
 
-def export_voices(folder: Path, file: str, names: list[str]) -> None:
+def export_voices(place: Place, file: str, names: list[str]) -> None:
     """To `file`, or stdout for "-"; all voices unless some are named."""
-    if not folder.is_dir():
-        raise SetupError(f"There is no voice folder {folder}: nothing was registered yet.")
-    store = VoiceStore(folder, read_only=True)
-    kept = folder / "consents"
-    consents = ConsentStore(kept, read_only=True) if kept.is_dir() else None
+    if not _exists(place):
+        raise SetupError(f"There is no voice folder {place}: nothing was registered yet.")
+    store = VoiceStore(place, read_only=True)
+    kept = below(place, "consents")
+    consents = ConsentStore(kept, read_only=True) if _exists(kept) else None
     entries = [_find(store, name) for name in names] if names else list(store.entries().values())
     with _output(file) as stream:
         n_voices = write_archive(stream, store, entries, consents)
     typer.echo(f"exported {n_voices} voices", err=True)
 
 
-def import_voices(folder: Path, source: str, *, replace: bool) -> int:
+def import_voices(place: Place, source: str, *, replace: bool) -> int:
     """From a file, stdin ("-") or a folder; how many were refused: told, while the others go on."""
-    store, consents = _open(folder)
+    store, consents = _open(place)
     n_taken = n_refused = 0
     for number, item in enumerate(_items(source), 1):
         try:
@@ -144,8 +145,13 @@ def _object(value: object) -> dict[str, Any]:
     return value
 
 
-def _open(folder: Path) -> tuple[VoiceStore, ConsentStore]:
-    return VoiceStore(folder), ConsentStore(folder / "consents")
+def _open(place: Place) -> tuple[VoiceStore, ConsentStore]:
+    return VoiceStore(place), ConsentStore(below(place, "consents"))
+
+
+def _exists(place: Place) -> bool:
+    """A prefix of a bucket always does."""
+    return isinstance(place, Bucket) or place.is_dir()
 
 
 def _find(store: VoiceStore, name: str) -> StoredVoice:

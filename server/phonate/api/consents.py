@@ -128,6 +128,7 @@ async def delete_consent(consent: str, desk: Desk) -> dict[str, Any]:
 
 def _remove(desk: VoiceDesk, id: str) -> None:
     """A voice must not outlive the consent it stands on."""
+    desk.library.store.look()
     users = [voice.name for voice in desk.library.voices() if voice.consent == id]
     if users:
         raise Conflict(

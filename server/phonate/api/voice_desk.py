@@ -18,6 +18,7 @@ from starlette.requests import HTTPConnection
 from phonate.engine.base import EngineInfo, Reference, Samples
 from phonate.voices.consents import ConsentStore
 from phonate.voices.library import VoiceLibrary
+from phonate.voices.place import Place, below
 from phonate.voices.references import Encoder
 from phonate.voices.starters import StarterVoices
 from phonate.voices.store import MAX_VOICES, VoiceStore
@@ -49,17 +50,19 @@ class VoiceDesk:
 
 @contextlib.contextmanager
 def open_desk(
-    voice_dir: Path,
+    voice_dir: Place,
     info: EngineInfo,
     encode: Callable[[Samples, str | None], Reference],
     *,
     max_voices: int = MAX_VOICES,
     starters: Path | None = None,
 ) -> Iterator[VoiceDesk]:
-    """Raises SetupError for a folder that cannot be used. `encode` waits for its turn by itself
+    """Raises SetupError for a place that cannot be used. `encode` waits for its turn by itself
     (speech.encoding)."""
+    store = VoiceStore(voice_dir, max_voices=max_voices)
+    consents = ConsentStore(below(voice_dir, "consents"))
     library = VoiceLibrary(
-        VoiceStore(voice_dir, max_voices=max_voices),
+        store,
         model=info.model,
         encoder=Encoder.of(info, encode),
         starters=StarterVoices(starters) if starters else None,
@@ -67,7 +70,8 @@ def open_desk(
     )
     executor = ThreadPoolExecutor(N_WORKERS, "phonate-voices")
     try:
-        yield VoiceDesk(library, ConsentStore(voice_dir / "consents"), executor)
+        with store.following(), consents.following():
+            yield VoiceDesk(library, consents, executor)
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
 

@@ -7,13 +7,13 @@ Kept with the same care as voices, as the bytes that were sent: a proof is not r
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from phonate.audio.reference import load_reference
@@ -21,7 +21,8 @@ from phonate.errors import Conflict, InvalidRequest, NotFound
 from phonate.voices.draft import MAX_LANGUAGE_CHARS, clean_text
 from phonate.voices.inventory import Entry, Inventory, Problem, Schema
 from phonate.voices.manifest import Damaged, FileSeal
-from phonate.voices.shelf import Shelf
+from phonate.voices.open_shelf import AnyShelf, following, open_shelf
+from phonate.voices.place import Place
 from phonate.voices.voice import clean_name
 
 MAX_CONSENTS = 1000
@@ -67,9 +68,9 @@ class ConsentStore:
     """Blocking; any thread. See Shelf for errors of the disk."""
 
     def __init__(
-        self, root: Path, *, max_consents: int = MAX_CONSENTS, read_only: bool = False
+        self, place: Place, *, max_consents: int = MAX_CONSENTS, read_only: bool = False
     ) -> None:
-        self._shelf: Shelf[Consent] = Shelf(root, CONSENT_SCHEMA, read_only=read_only)
+        self._shelf: AnyShelf[Consent] = open_shelf(place, CONSENT_SCHEMA, read_only=read_only)
         self._max = max_consents
 
     def create(self, *, name: object, language: object, recording: bytes) -> Consent:
@@ -106,8 +107,14 @@ class ConsentStore:
             files = self._shelf.read(entry)
             if files is None:  # not under the lock, unless somebody works around us
                 raise _not_found()
+
+            def check(now: Inventory[Consent]) -> None:
+                there = now.entries.get(id)  # another server may have removed it meanwhile
+                if there is None or there.files != entry.files:
+                    raise _not_found()
+
             renamed = dataclasses.replace(entry.value, name=cleaned)
-            return self._shelf.put(renamed, files).value
+            return self._shelf.put(renamed, files, check=check).value
 
     def get(self, id: str) -> Consent:
         """Raises NotFound."""
@@ -150,6 +157,10 @@ class ConsentStore:
                 )
             start = ids.index(after) + 1
         return found[start : start + limit], len(found) > start + limit
+
+    def following(self) -> contextlib.AbstractContextManager[None]:
+        """As VoiceStore.following."""
+        return following(self._shelf)
 
     def problems(self) -> tuple[Problem, ...]:
         return self._shelf.problems()

@@ -114,7 +114,7 @@ class VoiceLibrary:
 
     def _entry(self, name_or_id: str) -> StoredVoice | None:
         id = id_for(name_or_id)
-        return self.store.entries().get(id) or self._starters.get(id)
+        return self.store.entries().get(id) or self._starters.get(id) or self.store.get(id)
 
     def _reference(self, entry: StoredVoice, clone_mode: CloneMode) -> Reference | None:
         """None when the entry is not current any more."""

@@ -24,6 +24,7 @@ MAX_MANIFEST_BYTES = 64 * 1024
 """A transcript, a description and a name at their limits, all escaped, stay below this."""
 
 _FILE_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}\.[a-z0-9]{1,8}")
+_UPLOAD = re.compile(r"[0-9a-f]{32}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -53,6 +54,8 @@ class Manifest:
     version: int
     value: dict[str, Any]
     files: Mapping[str, FileSeal]
+    upload: str | None = None
+    """In a bucket: where the files are (ledger.py)."""
 
     def to_bytes(self) -> bytes:
         body: dict[str, Any] = {
@@ -61,6 +64,8 @@ class Manifest:
             "value": self.value,
             "files": {n: {"bytes": s.n_bytes, "sha256": s.sha256} for n, s in self.files.items()},
         }
+        if self.upload is not None:
+            body["upload"] = self.upload
         body["checksum"] = _checksum(body)
         return json.dumps(body, ensure_ascii=False, indent=2, sort_keys=True).encode() + b"\n"
 
@@ -86,7 +91,10 @@ class Manifest:
         value = body.get("value")
         if not isinstance(value, dict):
             raise Damaged("its manifest has no value")
-        return cls(format, found, value, _read_seals(body.get("files")))
+        upload = body.get("upload")
+        if upload is not None and not _UPLOAD.fullmatch(str(upload)):
+            raise Damaged("its manifest names an impossible upload")
+        return cls(format, found, value, _read_seals(body.get("files")), upload)
 
 
 def _read_seals(raw: object) -> dict[str, FileSeal]:

@@ -300,7 +300,7 @@ class Shelf(Generic[T]):
         if gone:
             sync_folder(self.root)
 
-    def _tidy(self, action: Callable[[], None]) -> None:
+    def _tidy(self, action: Callable[[], object]) -> None:
         """After the commit nothing may turn success into failure; what is left is swept later."""
         try:
             action()

@@ -1,4 +1,4 @@
-"""The voices people registered, on disk.
+"""The voices people registered, on disk or in a bucket.
 
 One folder a voice on a shelf (shelf.py says what that promises), and a cache of derived latents
 that belongs to it. Knows nothing of engines: who wants latents brings an encoder (library.py).
@@ -6,10 +6,10 @@ that belongs to it. Knows nothing of engines: who wants latents brings an encode
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from phonate.engine.base import Reference
@@ -18,7 +18,15 @@ from phonate.voices.draft import Draft
 from phonate.voices.inventory import Entry, Inventory, Problem, Schema
 from phonate.voices.latent_cache import LatentCache
 from phonate.voices.manifest import Damaged, FileSeal
-from phonate.voices.shelf import Shelf
+from phonate.voices.open_shelf import (
+    AnyShelf,
+    following,
+    is_reachable,
+    local_root,
+    look,
+    open_shelf,
+)
+from phonate.voices.place import Place
 from phonate.voices.voice import (
     FILES,
     Material,
@@ -91,25 +99,44 @@ VOICE_SCHEMA: Schema[Voice] = Schema(
 
 
 class VoiceStore:
-    """Blocking; any thread; one instance a process for each folder. See Shelf for errors."""
+    """Blocking; any thread; one instance a process for each place. See Shelf for errors."""
 
     def __init__(
         self,
-        root: Path,
+        place: Place,
         *,
         max_voices: int = MAX_VOICES,
         max_total_bytes: int = MAX_TOTAL_BYTES,
         read_only: bool = False,
     ) -> None:
-        self._shelf: Shelf[Voice] = Shelf(root, VOICE_SCHEMA, read_only=read_only)
-        self._cache = LatentCache(root / "cache")
+        self._cache = LatentCache(local_root(place) / "cache")
+        self._shelf: AnyShelf[Voice] = open_shelf(
+            place, VOICE_SCHEMA, read_only=read_only, on_change=self._drop_latents
+        )
         self._max_voices = max_voices
         self._max_total_bytes = max_total_bytes
         self.read_only = read_only
 
     def entries(self) -> Mapping[str, StoredVoice]:
-        """id -> the version that counts now."""
+        """id -> the version that counts now; of a bucket, at the last look."""
         return self._shelf.entries()
+
+    def get(self, id: str) -> StoredVoice | None:
+        """Like `entries`, but a bucket is asked for what is not here."""
+        return self._shelf.get(id)
+
+    @property
+    def is_reachable(self) -> bool:
+        """False while a bucket does not answer and the local copy is served."""
+        return is_reachable(self._shelf)
+
+    def look(self) -> None:
+        """See changes by other machines now, where a decision hangs on them."""
+        look(self._shelf)
+
+    def following(self) -> contextlib.AbstractContextManager[None]:
+        """Meanwhile changes by other machines are noticed within seconds."""
+        return following(self._shelf)
 
     def voices(self) -> tuple[Voice, ...]:
         """Oldest first."""
@@ -118,7 +145,7 @@ class VoiceStore:
 
     def find(self, name_or_id: str) -> StoredVoice | None:
         """By id, else by name in any case. InvalidRequest for a name that could never be one."""
-        return self.entries().get(id_for(name_or_id))
+        return self.get(id_for(name_or_id))
 
     def files(self, entry: StoredVoice) -> dict[str, bytes] | None:
         """Checked bytes; None when the entry is no longer current. See Shelf.read."""
