@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 import time
@@ -14,7 +15,7 @@ from s3_world import World, eventually
 from voice_samples import embedded, latents, recorded
 
 from phonate.errors import Busy, Conflict, NotFound, SetupError, StorageError
-from phonate.voices import bucket_shelf, objects
+from phonate.voices import bucket_shelf, mirror, objects
 from phonate.voices.bucket_shelf import BucketShelf
 from phonate.voices.consents import ConsentStore
 from phonate.voices.draft import Draft
@@ -438,6 +439,35 @@ def test_a_read_only_store_writes_nothing_to_the_bucket(world: World) -> None:
         with pytest.raises(StorageError, match="read-only"):
             action()
     assert {method for method, _ in world.proxy.seen} == {"GET"}
+
+
+def test_a_full_disk_at_the_start_names_the_local_copy(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    VoiceStore(world.bucket).add(recorded("Anna"))
+    world.be("machine-b")
+
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(mirror, "write_folder", full)
+    with pytest.raises(SetupError, match=r"machine-b.*no space left"):
+        VoiceStore(world.bucket)
+
+
+def test_a_full_disk_after_the_commit_does_not_undo_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = VoiceStore(world.bucket)
+
+    def full(*args: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mirror, "write_folder", full)
+        entry = store.add(recorded("Anna"))
+        assert store.find("Anna") is None
+    assert store.find("Anna") == entry, "fetched as soon as there is room"
 
 
 def test_a_bucket_that_is_not_there_is_a_setup_error(world: World) -> None:

@@ -81,6 +81,8 @@ class BucketShelf(Generic[T]):
                     f"--voice-dir {bucket} cannot be read: {error}. Check its name, AWS_REGION, "
                     "AWS_ENDPOINT_URL and the credentials."
                 ) from error
+        except (StorageError, Busy) as error:
+            raise SetupError(f"The local copy of {bucket} in {self.root}: {error}") from error
 
     # --- reading
 
