@@ -42,8 +42,8 @@ check: $(VENV)/.dev ## lint, formatting, types, the locked packages
 	$(BIN)/mypy
 	$(BIN)/python tools/check_lock.py --offline
 
-audit: $(VENV)/.dev ## ask the package index (and pip-audit, if it is there) about the locked packages
-	$(BIN)/python tools/check_lock.py
+audit: $(VENV)/.dev ## ask the package index about the locked packages (ARGS="--index URL", or PIP_INDEX_URL)
+	$(BIN)/python tools/check_lock.py $(ARGS)
 
 format: $(VENV)/.dev ## put the sources into shape
 	$(BIN)/ruff check --fix .

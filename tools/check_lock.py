@@ -41,7 +41,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parent.parent
 LOCK = ROOT / "tests" / "requirements.lock"
 PROJECT = ROOT / "pyproject.toml"
-INDEX = os.environ.get("PIP_INDEX_URL", "https://pypi.org/simple")
+INDEX = os.environ.get("PIP_INDEX_URL")
 TIMEOUT_S = 10
 SHOWN_LICENCE = 80
 
@@ -224,12 +224,18 @@ def check(lock: Path, fetch: Fetch | None) -> int:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("lock", type=Path, nargs="?", default=LOCK)
-    parser.add_argument("--index", default=INDEX, help="a simple index that speaks JSON")
+    parser.add_argument(
+        "--index", default=INDEX, help="a simple index that speaks JSON; default: PIP_INDEX_URL"
+    )
     parser.add_argument("--offline", action="store_true", help="ask nobody")
     given = parser.parse_args(arguments)
+    if given.offline:
+        return check(given.lock, None)
+    if given.index is None:
+        parser.error("no index: give --index or set PIP_INDEX_URL, or look only here: --offline")
     if not given.index.startswith(("https://", "http://")):
         parser.error("--index must be an http(s) address")
-    return check(given.lock, None if given.offline else partial(from_index, given.index))
+    return check(given.lock, partial(from_index, given.index))
 
 
 if __name__ == "__main__":

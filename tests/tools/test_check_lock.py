@@ -129,3 +129,11 @@ def test_the_projects_own_lock_is_pinned():
     assert wrong == []
     assert len(locked) > 50
     assert check_lock.prereleases(locked) == []
+
+
+def test_without_an_index_it_says_how_to_name_one(capsys, monkeypatch):
+    monkeypatch.setattr(check_lock, "INDEX", None)
+    with pytest.raises(SystemExit) as raised:
+        check_lock.main([])
+    assert raised.value.code == 2
+    assert "--index" in capsys.readouterr().err
