@@ -12,6 +12,7 @@ from phonate.settings import Settings, flag_name
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -26,7 +27,11 @@ def test_make_targets_exist(page):
 def test_options_exist(page):
     known = {flag_name(name) for name in Settings.model_fields} | {"--help", "--version"}
     known |= options_of(get_command(cli))
-    for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", _code(page.read_text())):
+    code = _code(page.read_text())
+    for tool, options in re.findall(r"\bpython (tools/\S+\.py)(.*)", code):
+        source = (ROOT / tool).read_text()
+        assert all(f'"{flag}"' in source for flag in FLAG.findall(options)), options
+    for flag in FLAG.findall(re.sub(r"\bpython tools/.*", "", code)):
         assert flag in known, flag
 
 
