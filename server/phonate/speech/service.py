@@ -155,7 +155,7 @@ class SpeechService:
 
     def health(self) -> Health:
         now = time.monotonic()
-        waits = [synthesis.stalled_for(now) for synthesis in self._running]
+        waits = [synthesis.stalled_for(now) for synthesis in tuple(self._running)]
         stalled = any(wait > self.limits.stall_timeout_s for wait in waits)
         vitals = self.vitals
         return Health(

@@ -182,7 +182,9 @@ class Supervisor:
         try:
             process = self._process = self._launch(self._notify)
         except OSError as error:
-            return _Death("failed_start", f"it cannot be started: {error}", 0.0)
+            death = _Death("failed_start", f"it cannot be started: {error}", 0.0)
+            self._count(death)
+            return death
         process.tell(Kind.BUILD, fields=self._build)
         death = self._start_up(process)
         ready = time.monotonic()
@@ -194,8 +196,14 @@ class Supervisor:
         code = process.bury()
         if not death.words:
             death = _named(death, code, process)
+        self._count(death)  # before those hear of it who may ask
         process.fail_calls(self._failure(death.words))
         return death
+
+    def _count(self, death: _Death) -> None:
+        with self._changed:
+            if not self._closing and self._info is not None:
+                self._restarts[death.cause] += 1
 
     def _failure(self, words: str) -> Callable[[], PhonateError]:
         if self._closing:
@@ -297,7 +305,6 @@ class Supervisor:
             extra={"cause": death.cause},
         )  # fmt: skip
         with self._changed:
-            self._restarts[death.cause] += 1
             # For clients, too, whom a path in a message of the start is no business of.
             self._last_words = death.words if death.lived_s else "it does not start"
             self._state = State.WAITING
