@@ -182,9 +182,9 @@ class Supervisor:
         try:
             process = self._process = self._launch(self._notify)
         except OSError as error:
-            death = _Death("failed_start", f"it cannot be started: {error}", 0.0)
-            self._count(death)
-            return death
+            stillborn = _Death("failed_start", f"it cannot be started: {error}", 0.0)
+            self._count(stillborn)
+            return stillborn
         process.tell(Kind.BUILD, fields=self._build)
         death = self._start_up(process)
         ready = time.monotonic()
