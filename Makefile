@@ -82,7 +82,8 @@ NATIVE := server/phonate/_native/libqt.so
 native: $(VENV)/.dev ## build the native engine and its unit tests quickly, for work on it
 	cd native && $(abspath $(BIN))/cmake --preset release -DPython3_EXECUTABLE=$(abspath $(BIN)/python) > /dev/null
 	cd native && $(abspath $(BIN))/cmake --build --preset release
-	mkdir -p $(dir $(NATIVE)) && cp native/build/release/libqt.so $(NATIVE)
+	@# By a rename: whoever runs on the old file goes on with it, where writing into it is a crash.
+	mkdir -p $(dir $(NATIVE)) && cp native/build/release/libqt.so $(NATIVE).new && mv -f $(NATIVE).new $(NATIVE)
 
 wheel-test: $(VENV)/.dev ## the tests of the qt_ binding on the wheel instead of our own library
 	PHONATE_TEST_LIBRARY=qwentts_cpp_cpu $(BIN)/python -m pytest tests/engine/qwen tests/api/test_qwen_server.py tests/api/test_qwen_voices.py $(ARGS)
