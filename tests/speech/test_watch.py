@@ -69,7 +69,9 @@ def test_a_hang_is_degraded_keeps_its_slot_and_disturbs_nobody(client, caplog):
         speech = f"{server.address}/v1/audio/speech"
         body = {"input": "stuck", "response_format": "pcm"}
         with httpx.stream("POST", speech, json=body, timeout=20) as answer:
-            next(answer.iter_raw())
+            sound = answer.iter_raw()  # kept: an iterator that is dropped closes the connection
+            next(sound)
+            assert hang.reached.wait(5)
             if client == "leaves":
                 answer.close()
             until(lambda: httpx.get(f"{server.address}/health").status_code == 503)

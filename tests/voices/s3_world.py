@@ -17,13 +17,14 @@ import httpx
 import pytest
 
 from phonate.voices import mirror
-from phonate.voices.objects import Objects
+from phonate.voices.objects import Listed, Objects
 from phonate.voices.place import Bucket
 
 Fate = Literal["pass", "hang", "lost answer"] | int
 """What becomes of a request: a number is the status that it gets without ever arriving."""
 Plan = Callable[[str, str], Fate]
 
+PARTS = ("index", "files")
 _QUIET = {"transfer-encoding", "connection", "content-length"}
 
 
@@ -48,8 +49,16 @@ class World:
 
     def keys(self) -> list[str]:
         """Everything there is, with ids and uploads left out."""
-        found = [item.key for part in ("index", "files") for item in self.objects.list(part)]
-        return sorted(re.sub(r"_[0-9a-f]{24}|/[0-9a-f]{32}(?=/)", "", key) for key in found)
+        return sorted(_plain(item) for part in PARTS for item in self.objects.list(part))
+
+    def sizes(self) -> dict[str, int]:
+        """Likewise, with the bytes of each."""
+        found = [item for part in PARTS for item in self.objects.list(part)]
+        return {_plain(item): item.n_bytes for item in found}
+
+
+def _plain(item: Listed) -> str:
+    return re.sub(r"_[0-9a-f]{24}|/[0-9a-f]{32}(?=/)", "", item.key)
 
 
 class Proxy(ThreadingHTTPServer):

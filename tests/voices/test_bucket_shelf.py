@@ -46,8 +46,9 @@ def shelf_of(store: VoiceStore) -> BucketShelf[Any]:
 
 
 def sweep(store: VoiceStore) -> None:
-    """As if the grace were over."""
-    shelf_of(store)._ledger.sweep(grace_s=-5)
+    """As if the grace were over. What one makes bare, the next removes."""
+    for _ in range(2):
+        shelf_of(store)._ledger.sweep(grace_s=-5)
 
 
 def index(generation: int) -> str:
@@ -105,9 +106,10 @@ def test_replacing_and_removing_leave_nothing_of_the_old(world: World) -> None:
     one, two = stores(world)
     one.add(recorded("Anna", seed=1))
     two.add(recorded("Anna", seed=2))
-    assert world.keys() == [WAV, index(2)]
+    assert world.keys() == [WAV, index(1), index(2)]
+    assert world.sizes()[index(1)] == 2, "it only keeps its place"
     assert one.remove("Anna"), "though it knows only the first"
-    assert world.keys() == [index(3)], "an empty object that says: removed"
+    assert world.sizes() == {index(1): 2, index(2): 2, index(3): 0}, "empty says: removed"
     assert not two.remove("Anna")
     assert two.entries() == {}
     sweep(one)
@@ -182,6 +184,8 @@ def test_of_two_writers_the_later_commit_counts(
     shelf_of(two)._look()
     for store in (one, two):
         assert store.files(found(store, "Anna")) == dict(mine.files)
+    assert world.keys() == [WAV, *map(index, range(1, entry.generation + 1))]
+    sweep(one)
     assert world.keys() == [WAV, index(entry.generation)]
 
 
@@ -200,7 +204,51 @@ def test_a_removal_loses_to_a_commit_and_is_tried_again(world: World) -> None:
     one.add(recorded("Anna", seed=1))
     meanwhile(one, lambda: two.add(recorded("Anna", seed=2)))
     assert one.remove("Anna")
-    assert world.keys() == [index(3)]
+    assert world.sizes() == {index(1): 2, index(2): 2, index(3): 0}
+
+
+@pytest.mark.parametrize("last", ["replaced", "removed"])
+def test_who_looked_before_two_others_wrote_does_not_write_below_them(
+    world: World, last: str
+) -> None:
+    """The place of the first of the two stays taken, though its version is replaced."""
+    one, two = stores(world)
+    one.add(recorded("Anna", seed=1))
+
+    def others() -> None:
+        two.add(recorded("Anna", seed=2))
+        if last == "removed":
+            two.remove("Anna")
+        else:
+            two.add(recorded("Anna", seed=3))
+
+    meanwhile(one, others)
+    mine = recorded("Anna", seed=4)
+    assert one.add(mine).generation == 4
+    shelf_of(two)._look()
+    for store in (one, two):
+        assert store.files(found(store, "Anna")) == dict(mine.files)
+
+
+def test_a_removal_that_looked_before_two_others_wrote_removes_what_they_wrote(
+    world: World,
+) -> None:
+    one, two = stores(world)
+    one.add(recorded("Anna", seed=1))
+    meanwhile(one, lambda: [two.add(recorded("Anna", seed=n)) for n in (2, 3)])
+    assert one.remove("Anna")
+    shelf_of(two)._look()
+    assert two.entries() == {}
+
+
+def test_a_place_stays_taken_for_the_grace(world: World) -> None:
+    store = VoiceStore(world.bucket)
+    for seed in (1, 2):
+        store.add(recorded("Anna", seed=seed))
+    shelf_of(store)._ledger.sweep()
+    assert world.keys() == [WAV, index(1), index(2)]
+    sweep(store)
+    assert world.keys() == [WAV, index(2)]
 
 
 def test_a_consent_removed_elsewhere_is_not_brought_back_by_a_rename(world: World) -> None:
@@ -244,6 +292,8 @@ def test_many_threads_of_two_machines_lose_no_write(world: World) -> None:
         shelf_of(store)._look()
     assert both[0].entries() == both[1].entries()
     assert found(both[0], "ours").generation == 12, "every write built on the one before"
+    assert world.keys().count(WAV) == 5
+    sweep(both[0])
     assert len(world.keys()) == 2 * 5
 
 

@@ -179,7 +179,7 @@ class BucketShelf(Generic[T]):
                 raise _contended(self._schema.noun)
             self._on_change(id)
             try:
-                self._ledger.clear([v for v in versions if not v.is_removal])
+                self._ledger.clear(versions)
             except Unreachable as error:
                 raise StorageError(
                     f"The {self._schema.noun} is out of service, but not all of its bytes could "

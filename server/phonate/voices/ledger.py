@@ -1,16 +1,19 @@
 """The things of one shelf as objects of a bucket, which decides what is true for all servers.
 
     index/<id>.<generation>.json       voice.json as in a folder, which also names its upload;
-                                       an empty object says: removed
+                                       an empty object says: removed; "{}": replaced
     files/<id>/<upload>/<name>         the files; `upload` is random, never used twice
 
 A version is immutable, so that one kind of conditional write is enough, the one that every S3 has:
 create where nothing is. Who wants to change a thing creates its next generation, and of two who try
-it one is told that it is taken. Files are written before, so that what the index names is whole.
+it one is told that it is taken. That holds only while a generation that was taken stays so: what is
+replaced is overwritten, not deleted. Who looked before two others wrote would else find the place
+of the first of them free again, and create a version that nobody ever sees. Files are written
+before, so that what the index names is whole.
 
 What a crash leaves: files that no version names, and versions below the newest. Both are invisible;
-`sweep` removes them, files and removals only after GRACE_S, since somebody may still be about to
-name them, or to create the generation after one that he saw.
+`sweep` removes them, files and bare versions only after GRACE_S, since somebody may still be about
+to name them, or to create the generation after one that he saw.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from phonate.voices.objects import Listed, Missing, Objects, Taken, Unreachable
 log = logging.getLogger(__name__)
 
 INDEX, FILES = "index", "files"
+REPLACED = b"{}"
 GRACE_S = 3600.0
 """Far above the time that any write takes, and above what clocks differ by."""
 
@@ -50,8 +54,17 @@ class Version:
     id: str
     generation: int
     e_tag: str
-    is_removal: bool
+    n_bytes: int
     changed_at: float
+
+    @property
+    def is_removal(self) -> bool:
+        return self.n_bytes == 0
+
+    @property
+    def is_bare(self) -> bool:
+        """A removal, or replaced: it names nothing and only keeps its place."""
+        return self.n_bytes <= len(REPLACED)
 
     @property
     def key(self) -> str:
@@ -96,7 +109,7 @@ class Ledger:
         for item in self._objects.list(INDEX):
             if match := self._name.fullmatch(item.key):
                 version = Version(
-                    match[1], int(match[2]), item.e_tag, item.n_bytes == 0, item.changed_at
+                    match[1], int(match[2]), item.e_tag, item.n_bytes, item.changed_at
                 )
                 found.setdefault(version.id, []).append(version)
         return {
@@ -139,18 +152,19 @@ class Ledger:
             e_tag = self._tag_if(key, manifest)
             if not e_tag:
                 raise
-        return Version(id, generation, e_tag, not manifest, time.time())
+        return Version(id, generation, e_tag, len(manifest), time.time())
 
     def clear(self, versions: Iterable[Version]) -> None:
-        """Remove versions, their files first: while the files are there, something names them.
+        """Make versions bare, their files first: while the files are there, something names them.
         What a damaged version named is left to `sweep`."""
         for version in versions:
+            if version.is_bare:
+                continue
             with contextlib.suppress(Missing, Damaged, FromTheFuture):
-                if not version.is_removal:
-                    data, _ = self._objects.get(version.key, max_bytes=MAX_MANIFEST_BYTES)
-                    manifest = self._manifest(data)
-                    self.take_back(version.id, manifest.upload or "", manifest.files)
-            self._objects.delete([version.key])
+                data, _ = self._objects.get(version.key, max_bytes=MAX_MANIFEST_BYTES)
+                manifest = self._manifest(data)
+                self.take_back(version.id, manifest.upload or "", manifest.files)
+            self._objects.put(version.key, REPLACED)
 
     def sweep(self, *, grace_s: float = GRACE_S) -> None:
         """Remove what no server needs any more."""
@@ -162,11 +176,14 @@ class Ledger:
                 uploads.setdefault(match[1], {}).setdefault(match[2], []).append(item)
         index = self.look()
         for versions in index.values():
-            newest = versions[0]
-            if len(versions) > 1 and (newest.is_removal or self._is_whole(newest)):
-                self.clear(versions[1:])
-            if newest.is_removal and newest.changed_at < before:
-                self.clear([newest])
+            newest, older = versions[0], versions[1:]
+            if any(not v.is_bare for v in older) and (newest.is_removal or self._is_whole(newest)):
+                self.clear(older)
+            # The oldest first: the newest counts for as long as there is another.
+            for version in reversed(versions):
+                if not version.is_bare or version.changed_at >= before:
+                    break
+                self._objects.delete([version.key])
         for id, found in uploads.items():
             named = self._named(index.get(id, ()), found)
             for upload, items in found.items():
