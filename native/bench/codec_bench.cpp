@@ -1,6 +1,6 @@
 // How fast the codec decoder is on this machine, now.
 //
-//   codec_bench CODEC.gguf [threads] [seconds] [fast]
+//   codec_bench CODEC.gguf [threads] [seconds]
 //
 // Prints, for 1, 2 and 4 frames per call: CPU and wall milliseconds per 80 ms frame, and the CPU
 // time as a multiple of what the same multiply-adds take in a matrix product that stays in the L2
@@ -53,7 +53,7 @@ double calibrate() {
 
 int main(int argc, char** argv) {
     if (argc < 2) {
-        std::fprintf(stderr, "usage: codec_bench CODEC.gguf [threads] [seconds] [fast]\n");
+        std::fprintf(stderr, "usage: codec_bench CODEC.gguf [threads] [seconds]\n");
         return 2;
     }
     try {
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
         const double budget = argc > 3 ? std::atof(argv[3]) : 3;
         const double load_start = wall_seconds();
         const qt::Gguf file(argv[1]);
-        const qt::CodecDecoder decoder(file, pool, argc > 4);
+        const qt::CodecDecoder decoder(file, pool);
         qt::CodecDecoder::Workspace work(decoder);
         std::printf("%s, %d threads, loaded in %.2f s\n", qt::kernels().name, pool.size(),
                     wall_seconds() - load_start);

@@ -23,7 +23,7 @@ static inline __attribute__((always_inline)) void finish8(const GemmArgs& g, int
     store_lanes(g.z + r * g.z_row + o, count, act8(g.act, v, a, b));
 }
 
-static void finish(const GemmArgs& g, int r0, int rows, int o, const float* sums) {
+static inline void finish(const GemmArgs& g, int r0, int rows, int o, const float* sums) {
     for (int r = 0; r < rows; ++r, sums += kPanel) {
         finish8(g, r0 + r, o, g.n - o, _mm256_load_ps(sums));
         if (g.n - o > 8) finish8(g, r0 + r, o + 8, g.n - o - 8, _mm256_load_ps(sums + 8));

@@ -13,10 +13,11 @@ namespace {
 
 constexpr int kDilations[] = {1, 3, 9};
 // Rows per piece of a fused residual unit: its input and middle stay in the L2 cache.
-constexpr int kFusedRows = 96;
+// A multiple of what whole tiles of every dilation make (winograd.h).
+constexpr int kFusedRows = kWinogradOut * 9 * 4;
 // A unit whose first weights are larger than this is cut by outputs instead: every thread would
 // otherwise read them all.
-constexpr size_t kFusedWeightBytes = 1200 << 10;
+constexpr size_t kFusedWeightBytes = 1600 << 10;
 // From this rate on, a frame alone fills the cores, and its buffers fill the L2 cache: frames go
 // one by one. Below it, all frames of a call share one reading of the large weights.
 constexpr int kFrameByFrameRows = 100;
@@ -28,8 +29,7 @@ Width width_for(int rows_per_frame) {
 
 }  // namespace
 
-CodecConv::CodecConv(const Gguf& file, Pool& pool, int latent, bool fast)
-    : fast_(fast), latent_(latent) {
+CodecConv::CodecConv(const Gguf& file, Pool& pool, int latent) : latent_(latent) {
     const std::string key = "qwen3-tts-tokenizer.decoder.";
     int channels = file.integer(key + "decoder_dim", 1, 1 << 16);
     const std::vector<int32_t> rates = file.integers(key + "upsample_rates");
@@ -112,16 +112,18 @@ void CodecConv::load_unit(const Gguf& file, Pool& pool, const std::string& name,
     const Width width = width_for(samples_per_frame_);
     ResidualUnit unit;
     unit.past = remember((kUnitTaps - 1) * dilation, channels, samples_per_frame_);
-    const bool integers = fast_ && fits_i16(channels);
-    if (integers)
-        unit.conv1_i16 =
-            load_conv_i16(pool, file, name + "conv1", channels, channels, kUnitTaps, true);
-    else
+    unit.frame_rows = samples_per_frame_;
+    // Where few rows meet the weights, reading 1.4 times as many costs more than is saved.
+    const bool many_rows = width == Width::wide && fits_winograd(samples_per_frame_, dilation);
+    if (many_rows) {
+        unit.conv1_fast =
+            load_conv_winograd(pool, file, name + "conv1", channels, channels, dilation, true);
+    } else {
         unit.conv1 =
             load_conv(pool, file, name + "conv1", channels, channels, kUnitTaps, true, width);
-    Layer& conv1 = integers ? unit.conv1_i16.layer : unit.conv1;
-    conv1.dilation = dilation;
-    add_snake(file, name + "act2", channels, conv1);
+        unit.conv1.dilation = dilation;
+    }
+    add_snake(file, name + "act2", channels, many_rows ? unit.conv1_fast.layer : unit.conv1);
     unit.conv2 = load_conv(pool, file, name + "conv2", channels, channels, 1, true, width);
     // What feeds this unit applies its first snake.
     add_snake(file, name + "act1", channels,
@@ -150,7 +152,7 @@ CodecConv::Workspace::Workspace(const CodecConv& conv, int frames) : frames_(fra
     const auto n = static_cast<size_t>(frames);
     const auto latent = static_cast<size_t>(conv.latent_);
     size_t rows = n, wide = 0, front = conv.first_past_.floats() + n * latent;
-    size_t up = 0, raw = 0, unit = 0, hidden = 0, edge = 0, boundary = 0, unit_rows = 0;
+    size_t up = 0, raw = 0, unit = 0, hidden = 0, edge = 0, boundary = 0;
     for (const Upsampler& u : conv.upsamplers_) {
         rows *= static_cast<size_t>(u.ratio);
         up = std::max(up, u.past.floats() + rows * latent);
@@ -167,10 +169,7 @@ CodecConv::Workspace::Workspace(const CodecConv& conv, int frames) : frames_(fra
         const size_t floats = rows * static_cast<size_t>(s.units.front().past.channels);
         raw = std::max(raw, floats);
         hidden = std::max(hidden, floats);
-        for (const ResidualUnit& u : s.units) {
-            unit = std::max(unit, u.past.floats() + floats);
-            unit_rows = std::max(unit_rows, static_cast<size_t>(u.past.rows) + rows);
-        }
+        for (const ResidualUnit& u : s.units) unit = std::max(unit, u.past.floats() + floats);
         edge = std::max(edge, conv.past_of_stage(i + 1).floats() + floats);
     }
     hidden = std::max(hidden, wide);
@@ -185,10 +184,6 @@ CodecConv::Workspace::Workspace(const CodecConv& conv, int frames) : frames_(fra
     for (int i : {0, 1}) {
         unit_[i] = take(unit);
         edge_[i] = take(edge);
-    }
-    if (conv.fast_) {
-        quantized_.resize(unit);
-        row_scale_.resize(unit_rows);
     }
 }
 
@@ -209,8 +204,12 @@ void CodecConv::add_cost(FrameCost& cost) const {
         add(stage.up);
         rows *= stage.rate;
         for (const ResidualUnit& unit : stage.units) {
-            add(unit.conv1_i16.loaded() ? unit.conv1_i16.layer : unit.conv1);
-            cost.codec_bytes += static_cast<double>(unit.conv1_i16.w.bytes());
+            if (unit.conv1_fast.loaded()) {
+                cost.codec_mul_adds += unit.conv1_fast.mul_adds(unit.frame_rows);
+                cost.codec_bytes += unit.conv1_fast.weight_bytes();
+            } else {
+                add(unit.conv1);
+            }
             add(unit.conv2);
         }
     }
@@ -258,29 +257,28 @@ void CodecConv::upsample(Pool& pool, const Kernels& kernels, const Upsampler& u,
 // first; z = the next layer's snake of y.
 void CodecConv::residual_unit(Pool& pool, const Kernels& kernels, const ResidualUnit& unit,
                               Workspace& work, const float* x, int rows, float* y, float* z) const {
-    const bool integers = unit.conv1_i16.loaded();
-    const Layer& conv1 = integers ? unit.conv1_i16.layer : unit.conv1;
     const LayerIo one{.x = x, .rows = rows, .z = work.hidden_};
-    const LayerI16Io one_i16{work.quantized_.data(), work.row_scale_.data(), one};
     const LayerIo two{.x = work.hidden_, .rows = rows, .y = y, .z = z, .residual = y};
-    const int n = conv1.n();
-    if (integers)
-        quantize_rows(pool, kernels, x, unit.past.rows + rows, n, work.quantized_.data(),
-                      work.row_scale_.data());
-    const size_t weight_bytes = integers ? unit.conv1_i16.w.bytes() : unit.conv1.w.data.bytes();
+    const bool fast = unit.conv1_fast.loaded();
+    const size_t weight_bytes =
+        fast ? static_cast<size_t>(unit.conv1_fast.weight_bytes()) : unit.conv1.w.data.bytes();
     if (weight_bytes > kFusedWeightBytes) {
-        if (integers)
-            run(pool, kernels, unit.conv1_i16, one_i16);
+        if (fast)
+            run(pool, kernels, unit.conv1_fast, one, unit.frame_rows);
         else
             run(pool, kernels, unit.conv1, one);
         run(pool, kernels, unit.conv2, two);
         return;
     }
-    pool.parallel_for((rows + kFusedRows - 1) / kFusedRows, [&](int piece, int) {
-        const int r0 = piece * kFusedRows;
-        const int r1 = std::min(rows, r0 + kFusedRows);
-        if (integers)
-            run_part(kernels, unit.conv1_i16, one_i16, r0, r1, 0, n);
+    const int n = unit.first().n();
+    // Cut frame by frame, so that how many come at once makes no difference.
+    const int per_frame = (unit.frame_rows + kFusedRows - 1) / kFusedRows;
+    pool.parallel_for(rows / unit.frame_rows * per_frame, [&](int piece, int) {
+        const int frame_end = (piece / per_frame + 1) * unit.frame_rows;
+        const int r0 = frame_end - unit.frame_rows + piece % per_frame * kFusedRows;
+        const int r1 = std::min(frame_end, r0 + kFusedRows);
+        if (fast)
+            run_part(kernels, unit.conv1_fast, one, r0, r1, 0, n);
         else
             run_part(kernels, unit.conv1, one, r0, r1, 0, n);
         run_part(kernels, unit.conv2, two, r0, r1, 0, n);

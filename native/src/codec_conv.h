@@ -6,10 +6,10 @@
 #include "frame_cost.h"
 #include "gguf.h"
 #include "kernels.h"
-#include "layer_i16.h"
 #include "layers.h"
 #include "memory.h"
 #include "threads.h"
+#include "winograd.h"
 
 namespace qt {
 
@@ -32,12 +32,9 @@ class CodecConv {
         float* boundary_;  // input of stage tail_
         float* edge_[2];   // inputs of the other stages by turns, and of the last convolution
         float* unit_[2];   // inputs of residual units by turns
-        std::vector<int16_t> quantized_;  // the current unit's input, past included
-        std::vector<float> row_scale_;
     };
 
-    // fast: the large convolutions of the residual units (71 % of the work) on 12-bit integers.
-    CodecConv(const Gguf& file, Pool& pool, int latent, bool fast);
+    CodecConv(const Gguf& file, Pool& pool, int latent);
 
     int samples_per_frame() const { return samples_per_frame_; }
     // Frames before the next one that it depends on, in full or in part.
@@ -68,7 +65,10 @@ class CodecConv {
     struct ResidualUnit {
         Past past;
         Layer conv1, conv2;
-        LayerI16 conv1_i16;  // instead of conv1, when loaded
+        WinogradConv conv1_fast;  // instead of conv1, when loaded
+        int frame_rows = 0;
+
+        const Layer& first() const { return conv1_fast.loaded() ? conv1_fast.layer : conv1; }
     };
     struct Stage {
         int rate = 0;
@@ -102,7 +102,6 @@ class CodecConv {
                   int rows, float* audio) const;
     const Past& past_of_stage(size_t i) const;  // the last convolution's behind the last stage
 
-    bool fast_ = false;
     int latent_ = 0, samples_per_frame_ = 1, receptive_frames_ = 0;
     size_t state_floats_ = 0;
     double receptive_ = 0;  // in frames, exact

@@ -22,7 +22,7 @@ CodecDecoder::Workspace::Workspace(const CodecDecoder& d)
       latent_(projected_.size()),
       scratch_(d.transformer_->scratch_floats(kFrontStep)) {}
 
-CodecDecoder::CodecDecoder(const Gguf& file, Pool& pool, bool fast) {
+CodecDecoder::CodecDecoder(const Gguf& file, Pool& pool) {
     const std::string key = "qwen3-tts-tokenizer.";
     const std::string dec = key + "decoder.";
     groups_ = file.integer(dec + "num_quantizers", 2, 256);
@@ -39,7 +39,7 @@ CodecDecoder::CodecDecoder(const Gguf& file, Pool& pool, bool fast) {
     rest_proj_ = load_conv(pool, file, name + "vq_rest.output_proj", wide, codebook_dim_, 1, false);
     pre_conv_ = load_conv(pool, file, name + "pre_conv", latent_, wide, 3, true);
     transformer_ = std::make_unique<WindowTransformer>(file, pool, latent_);
-    conv_ = std::make_unique<CodecConv>(file, pool, latent_, fast);
+    conv_ = std::make_unique<CodecConv>(file, pool, latent_);
     samples_per_frame_ = conv_->samples_per_frame();
     const int stated = file.integer(key + "decode_upsample_rate", 1, 1 << 24);
     if (stated != samples_per_frame_)

@@ -42,8 +42,7 @@ class CodecDecoder {
     static constexpr int kMaxStep = 4;
 
     // The file must stay open while the decoder lives.
-    // fast: the largest convolutions on 12-bit integers, about 1.3 times as fast in all.
-    CodecDecoder(const Gguf& file, Pool& pool, bool fast = false);
+    CodecDecoder(const Gguf& file, Pool& pool);
 
     int groups() const { return groups_; }  // codes per frame
     int codebook_size() const { return codebook_size_; }

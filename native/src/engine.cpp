@@ -46,7 +46,7 @@ Engine::Engine(const EngineOptions& o)
       talker(pool, talker_file, info, o.kv_size, o.fast ? Precision::mixed : Precision::as_in_file),
       predictor(pool, talker_file, codes, o.fast ? Precision::four : Precision::as_in_file),
       prompts(pool, info, talker, codes),
-      decoder(checked_codec(codec_file), pool, o.fast),
+      decoder(checked_codec(codec_file), pool),
       decoder_work(decoder),
       voices(talker.shape(), !talker.exact(), kVoiceCacheBytes) {
     if (decoder.groups() != kCodebooks || decoder.codebook_size() < info.codes)

@@ -165,6 +165,49 @@ struct DepthwiseArgs {
     ptrdiff_t y_row = 0;
 };
 
+// Convolutions of 7 taps by minimal filtering, F(4, 7): winograd.h. A tile makes 4 outputs of each
+// channel, `dilation` rows apart, from 10 inputs, as far apart.
+inline constexpr int kWinogradOut = 4;
+inline constexpr int kWinogradTaps = 7;
+inline constexpr int kWinogradIn = kWinogradOut + kWinogradTaps - 1;
+// The points at which polynomials are multiplied: pairs +-p, then 0 and infinity.
+inline constexpr int kWinogradPairs = (kWinogradIn - 2) / 2;
+
+struct WinogradTile {
+    int32_t row;   // its first output
+    int32_t skip;  // so many outputs are somebody else's and not stored
+};
+
+// d[j] = x[(row + j*dilation)*x_row + c], with q over all pairs, and r over all but `part`:
+//   part < kWinogradPairs:  e = sum of coefficients of prod (z - r^2) * d[2], d[4], d[6], d[8]
+//                           f = p * the same of d[1], d[3], d[5], d[7]
+//                           u[0] = e + f,  u[1] = e - f
+//   part = kWinogradPairs:  u[0] = sum of coefficients of prod (z - q^2) * d[0], d[2], .. d[8]
+//                           u[1] = the same of d[1], d[3], .. d[9]
+// u[i] [n_tiles, channels].
+struct WinogradInArgs {
+    const float* x = nullptr;  // row 0: the first input of output row 0
+    ptrdiff_t x_row = 0;
+    int dilation = 1;
+    const WinogradTile* tiles = nullptr;
+    int n_tiles = 0;
+    int channels = 0;
+    int part = 0;
+    float* u[2] = {};
+};
+
+// acc of the tile's output i = sum over pairs of p^i * (m[2k] + (-1)^i * m[2k+1])
+//                              + (i = 0: m[8]) + (i = 3: m[9])
+// for plane j at m + j*plane [n_tiles, n]; then as GemmArgs says, with r the output's row.
+struct WinogradOutArgs {
+    const float* m = nullptr;
+    ptrdiff_t plane = 0;
+    const WinogradTile* tiles = nullptr;
+    int n_tiles = 0;
+    int dilation = 1;
+    GemmArgs out;  // its x, w and rows are not read
+};
+
 struct Kernels {
     const char* name;
 
@@ -187,6 +230,8 @@ struct Kernels {
     void (*attention_f16)(const AttnArgs&);
 
     void (*depthwise)(const DepthwiseArgs&);
+    void (*winograd_in)(const WinogradInArgs&);
+    void (*winograd_out)(const WinogradOutArgs&);
 
     // y = w * x / sqrt(mean(x^2) + eps); y may be x.
     void (*rms_norm)(const float* x, const float* w, float eps, int n, float* y);

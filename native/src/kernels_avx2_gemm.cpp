@@ -162,7 +162,8 @@ void panel_of_rows(const GemmArgs& g, int r0, int rows, int o) {
         const float* w = W::widen(panel, k0, k1, buffer);
         // The next chunk is fetched a little at every tile: all at once it would stall the first.
         const uint8_t* next = panel + W::bytes(k1);
-        const int64_t lines = k1 < k || o + kPanel < g.n ? W::bytes(kChunk) / 64 : 0;
+        const int coming = k1 < k ? k - k1 : o + kPanel < g.n ? k : 0;
+        const int64_t lines = W::bytes(coming < kChunk ? coming : kChunk) / 64;
         int64_t fetched = 0;
         for (int r = 0; r < rows;) {
             const int count = next_tile(rows - r);

@@ -1,4 +1,4 @@
-// The AVX2 kernels of kernels_avx2_gemm.cpp and kernels_avx2_rows.cpp, for the table.
+// The AVX2 kernels of the other kernels_avx2_*.cpp, for the table.
 #pragma once
 
 #include "kernels.h"
@@ -11,6 +11,8 @@ void gemm_bf16(const GemmArgs& g);
 void gemm_w8(const GemmArgs& g);
 void gemm_i16(const GemmI16Args& g);
 void quantize_i16(const float* x, int n, int16_t* q, float* scale);
+void winograd_in(const WinogradInArgs& a);
+void winograd_out(const WinogradOutArgs& a);
 
 void quantize_q8(const float* x, int k, int8_t* q, float* scales);
 void attention_f32(const AttnArgs& a);

@@ -5,6 +5,7 @@
 #include "half.h"
 #include "kernels.h"
 #include "kernels_scalar_int.h"
+#include "winograd_points.h"
 
 namespace qt {
 namespace {
@@ -114,6 +115,46 @@ void gemm(const GemmArgs& g) {
             finish(g, r, o0, width, v);
         }
     }
+}
+
+void winograd_in(const WinogradInArgs& a) {
+    const bool ends = a.part == kWinogradPairs;
+    const double* product = kWinogradProducts[a.part].of;
+    const float p = ends ? 1 : static_cast<float>(kWinogradPoints[a.part]);
+    for (int t = 0; t < a.n_tiles; ++t)
+        for (int c = 0; c < a.channels; ++c) {
+            float even = 0;
+            float odd = 0;
+            for (int i = 0; i < (ends ? 5 : 4); ++i) {
+                const int j = ends ? 2 * i : 2 * i + 1;
+                const float* d = a.x + (a.tiles[t].row + ptrdiff_t{j} * a.dilation) * a.x_row + c;
+                const float* next = d + a.dilation * a.x_row;
+                even += static_cast<float>(product[i]) * (ends ? *d : *next);
+                odd += static_cast<float>(product[i]) * (ends ? *next : *d);
+            }
+            const ptrdiff_t at = ptrdiff_t{t} * a.channels + c;
+            a.u[0][at] = ends ? even : even + p * odd;
+            a.u[1][at] = ends ? odd : even - p * odd;
+        }
+}
+
+void winograd_out(const WinogradOutArgs& a) {
+    for (int t = 0; t < a.n_tiles; ++t)
+        for (int o = 0; o < a.out.n; ++o) {
+            const auto m = [&](int plane) {
+                return a.m[plane * a.plane + ptrdiff_t{t} * a.out.n + o];
+            };
+            float v[kWinogradOut] = {m(kWinogradIn - 2), 0, 0, m(kWinogradIn - 1)};
+            for (int k = 0; k < kWinogradPairs; ++k) {
+                float power = 1;
+                for (int i = 0; i < kWinogradOut; ++i) {
+                    v[i] += power * (i % 2 ? m(2 * k) - m(2 * k + 1) : m(2 * k) + m(2 * k + 1));
+                    power *= static_cast<float>(kWinogradPoints[k]);
+                }
+            }
+            for (int i = a.tiles[t].skip; i < kWinogradOut; ++i)
+                finish(a.out, a.tiles[t].row + i * a.dilation, o, 1, v + i);
+        }
 }
 
 // One run of products of row r: scaled to float.
@@ -262,6 +303,8 @@ constexpr Kernels kScalar = {
     .attention_f32 = attention<float>,
     .attention_f16 = attention<F16>,
     .depthwise = depthwise,
+    .winograd_in = winograd_in,
+    .winograd_out = winograd_out,
     .rms_norm = rms_norm,
     .layer_norm = layer_norm,
     .activate = activate,

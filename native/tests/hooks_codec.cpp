@@ -7,8 +7,8 @@
 namespace {
 
 struct Codec {
-    Codec(const char* path, int threads, bool fast)
-        : pool(threads), file(path), decoder(file, pool, fast), work(decoder) {}
+    Codec(const char* path, int threads)
+        : pool(threads), file(path), decoder(file, pool), work(decoder) {}
     qt::Pool pool;
     qt::Gguf file;
     qt::CodecDecoder decoder;
@@ -17,9 +17,9 @@ struct Codec {
 
 }  // namespace
 
-HOOK void* hook_codec_new(const char* path, int32_t threads, int32_t fast) {
+HOOK void* hook_codec_new(const char* path, int32_t threads) {
     return hooks::guard(static_cast<void*>(nullptr),
-                        [&]() -> void* { return new Codec(path, threads, fast != 0); });
+                        [&]() -> void* { return new Codec(path, threads); });
 }
 
 HOOK void hook_codec_free(void* codec) {

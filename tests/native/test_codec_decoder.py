@@ -18,11 +18,11 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 class Decoder:
     """A qt::CodecDecoder of a GGUF file with a pool of `threads`."""
 
-    def __init__(self, path: Path, threads: int = 1, *, fast: bool = False) -> None:
+    def __init__(self, path: Path, threads: int = 1) -> None:
         self.lib = testhooks.load()
         for name in ("new", "state", "state_copy"):
             getattr(self.lib, f"hook_codec_{name}").restype = C.c_void_p
-        self.handle = C.c_void_p(self.lib.hook_codec_new(str(path).encode(), threads, int(fast)))
+        self.handle = C.c_void_p(self.lib.hook_codec_new(str(path).encode(), threads))
         if not self.handle:
             raise RuntimeError(testhooks.error())
         shape = np.zeros(4, np.int32)
