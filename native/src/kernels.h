@@ -206,12 +206,16 @@ struct Kernels {
     void (*float_to_half_row)(const float* x, int n, uint16_t* y);
 };
 
-// The best table this machine runs. QT_ISA=scalar|avx2 in the environment asks for another one
-// (tests compare them); one that the machine cannot run is ignored.
-const Kernels& kernels();
-
+// The tables of this build that this machine can run, the best first, the scalar one last; a null
+// ends the list.
+const Kernels* const* kernel_tables();
 const Kernels& scalar_kernels();
-// Null where this build or this machine has none.
-const Kernels* avx2_kernels();
+
+// The table of that name (scalar, avx2, avx512, neon) in the list, or else the best.
+const Kernels& kernels_named(const char* name);
+
+// The table that everything runs on: QT_ISA=scalar|avx2|avx512|neon in the environment asks for
+// one (to compare them, or to stay clear of one); what this machine cannot run is ignored.
+const Kernels& kernels();
 
 }  // namespace qt

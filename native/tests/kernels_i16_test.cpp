@@ -1,23 +1,10 @@
 // The int16 kernels against the scalar ones, which are exact in their integer part: over all
 // lengths, with no write beyond the ranges, and at the largest values an int32 sum can take.
-#include <algorithm>
-#include <cmath>
-#include <random>
-
-#include "check.h"
-#include "kernels.h"
+#include "kernel_checks.h"
 
 using namespace qt;
 
 namespace {
-
-std::vector<const Kernels*> fast_tables() {
-    std::vector<const Kernels*> tables;
-    if (avx2_kernels()) tables.push_back(avx2_kernels());
-    return tables;
-}
-
-constexpr float kGuard = 12345.5F;
 
 struct Problem {
     int rows, n, c_in, taps, dilation;
@@ -69,6 +56,7 @@ void check_against_scalar(const Kernels& fast, const Problem& p) {
     float largest = 1e-6F;
     for (const float v : want) largest = std::max(largest, std::fabs(v));
     for (size_t i = 0; i < want.size(); ++i) CHECK_NEAR(got[i], want[i], 1e-5 * largest);
+    CHECK(got == p.run(same_bits(fast).gemm_i16, 0, p.rows));
 }
 
 }  // namespace
@@ -104,9 +92,7 @@ TEST(gemm_i16_at_its_largest_values) {
 }
 
 TEST(gemm_i16_rows_are_independent) {
-    std::vector<const Kernels*> tables = fast_tables();
-    tables.push_back(&scalar_kernels());
-    for (const Kernels* table : tables) {
+    for (const Kernels* table : all_tables()) {
         const Problem p(200, 20, 140, 3, 2, 9);
         const std::vector<float> all = p.run(table->gemm_i16, 0, p.rows);
         for (int r = 0, count = 1; r < p.rows; r += count, count = count % 13 + 1) {
@@ -120,9 +106,7 @@ TEST(gemm_i16_rows_are_independent) {
 TEST(quantize_i16) {
     std::mt19937 rng(3);
     std::normal_distribution<float> normal(0, 2);
-    std::vector<const Kernels*> tables = fast_tables();
-    tables.push_back(&scalar_kernels());
-    for (const Kernels* table : tables)
+    for (const Kernels* table : all_tables())
         for (int n = 1; n <= 300; ++n) {
             std::vector<float> x(static_cast<size_t>(n));
             for (float& v : x) v = n % 50 == 0 ? 0 : normal(rng);
