@@ -1,7 +1,7 @@
 // The hot loops, one table of functions per instruction set.
 //
 // kernels_scalar.cpp is the definition: short, obvious, and the oracle of the others in
-// tests/kernels_test.cpp. Two rules make the engine reproducible:
+// tests/kernels_*_test.cpp. Two rules make the engine reproducible:
 //   - the order in which one output is summed depends on the shape of that output alone, never on
 //     how many rows, outputs or threads were computed with it: streamed == buffered and
 //     1 thread == N threads, bit for bit (on one instruction set);
