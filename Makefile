@@ -88,6 +88,7 @@ native: $(VENV)/.dev ## build the native engine and its unit tests quickly, for 
 wheel-test: $(VENV)/.dev ## the tests of the qt_ binding on the wheel instead of our own library
 	PHONATE_TEST_LIBRARY=qwentts_cpp_cpu $(BIN)/python -m pytest tests/engine/qwen tests/api/test_qwen_server.py tests/api/test_qwen_voices.py $(ARGS)
 
+# With libsimde-dev they run the AVX-512 kernels too, on machines that have none.
 native-test: native ## the native engine's own unit tests
 	cd native && $(abspath $(BIN))/ctest --preset release
 
@@ -98,12 +99,13 @@ CLANG   ?= clang++-14
 AARCH64 ?= aarch64-linux-gnu-g++
 # A second compiler and a second architecture: build everything with warnings as errors, run the
 # unit tests. `apt install clang-14 g++-aarch64-linux-gnu qemu-user-static` has what they need.
+# ARGS=kernels builds and runs the tests of the kernels alone.
 clang aarch64: $(VENV)/.dev
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S native -B native/build/$@ -G Ninja -DQT_BUILD_TESTS=ON $(CMAKE_FOR_$@)
-	PATH="$(abspath $(BIN)):$$PATH" cmake --build native/build/$@
-	$(BIN)/ctest --test-dir native/build/$@ --output-on-failure
+	PATH="$(abspath $(BIN)):$$PATH" cmake --build native/build/$@ $(if $(ARGS),--target $(ARGS)_tests)
+	$(BIN)/ctest --test-dir native/build/$@ --output-on-failure $(if $(ARGS),-R ^$(ARGS)_)
 clang: ## the native engine and its unit tests with Clang (CLANG=clang++-14)
-aarch64: ## the same cross-built for aarch64, run under qemu-user
+aarch64: ## the same cross-built for aarch64, run under qemu-user (ARGS=kernels: those alone)
 CMAKE_FOR_clang = -DCMAKE_CXX_COMPILER=$(CLANG)
 CMAKE_FOR_aarch64 = -DCMAKE_CXX_COMPILER=$(AARCH64) -DCMAKE_SYSTEM_NAME=Linux \
     -DCMAKE_SYSTEM_PROCESSOR=aarch64 \

@@ -1,7 +1,7 @@
 // The hot loops, one table of functions per instruction set.
 //
 // kernels_scalar.cpp is the definition: short, obvious, and the oracle of the others in
-// tests/kernels_test.cpp. Two rules make the engine reproducible:
+// tests/kernels_*_test.cpp. Two rules make the engine reproducible:
 //   - the order in which one output is summed depends on the shape of that output alone, never on
 //     how many rows, outputs or threads were computed with it: streamed == buffered and
 //     1 thread == N threads, bit for bit (on one instruction set);
@@ -19,11 +19,6 @@ namespace qt {
 // Floating-point weights are packed in panels of 16 outputs: [ceil(n/16)][k][16]; outputs beyond
 // n are zero. (quant.h packs.)
 inline constexpr int kPanel = 16;
-
-// int16 weights: panels of 16 outputs, k in pairs: [ceil(n/16)][k/2][16][2]. Inputs and weights
-// stay within +-kI16Max, so that kI16Run products fit an int32.
-inline constexpr int kI16Max = 4095;
-inline constexpr int kI16Run = 128;
 
 // int8 weights: groups of 8 outputs, k in super-blocks of 128 (4 blocks of 32 with one scale
 // each), so that one group is one stream of whole cache lines:
@@ -86,23 +81,6 @@ struct GemmArgs {
     const float* act_b = nullptr;  // [n], snake only
     float* z = nullptr;
     ptrdiff_t z_row = 0;
-};
-
-// The same for int16 inputs, one scale per input row, and int16 weights, one scale per output:
-//   acc[r][o] = w_scale[o] * sum over tap j, then over runs of at most kI16Run channels, of
-//               x_scale[r + j*dilation] * (sum of x[r*x_row + j*x_tap + c] * w[j*c_in + c][o])
-// The inner sum is exact. `out` gives rows, n and what follows (its x and w are not read).
-struct GemmI16Args {
-    const int16_t* x = nullptr;
-    ptrdiff_t x_row = 0;
-    ptrdiff_t x_tap = 0;
-    const float* x_scale = nullptr;
-    int dilation = 1;
-    int taps = 1;
-    int c_in = 0;  // even
-    const int16_t* w = nullptr;
-    const float* w_scale = nullptr;  // [n]
-    GemmArgs out;
 };
 
 // y[r][o] = residual[r][o] + sum over blocks b of (sum of x[r][32b+i] * q[o][32b+i]) * (xs[r][b] *
@@ -215,12 +193,8 @@ struct Kernels {
     void (*gemm_f16)(const GemmArgs&);
     void (*gemm_bf16)(const GemmArgs&);
     void (*gemm_w8)(const GemmArgs&);
-    void (*gemm_i16)(const GemmI16Args&);
     void (*gemm_q8)(const GemmQ8Args&);
     void (*gemm_q4)(const GemmQ8Args&);
-
-    // scale = max|x| / kI16Max; q = round to nearest even (x / scale).
-    void (*quantize_i16)(const float* x, int n, int16_t* q, float* scale);
 
     // One row of k floats -> q [q8_row_bytes(k)], scales [q8_scales(k)]; the tail is zero.
     // scale = max|x| / 127 per 32; q = round to nearest even (x / scale), within -127..127.
@@ -251,12 +225,16 @@ struct Kernels {
     void (*float_to_half_row)(const float* x, int n, uint16_t* y);
 };
 
-// The best table this machine runs. QT_ISA=scalar|avx2 in the environment asks for another one
-// (tests compare them); one that the machine cannot run is ignored.
-const Kernels& kernels();
-
+// The tables of this build that this machine can run, the best first, the scalar one last; a null
+// ends the list.
+const Kernels* const* kernel_tables();
 const Kernels& scalar_kernels();
-// Null where this build or this machine has none.
-const Kernels* avx2_kernels();
+
+// The table of that name (scalar, avx2, avx512, neon) in the list, or else the best.
+const Kernels& kernels_named(const char* name);
+
+// The table that everything runs on: QT_ISA=scalar|avx2|avx512|neon in the environment asks for
+// one (to compare them, or to stay clear of one); what this machine cannot run is ignored.
+const Kernels& kernels();
 
 }  // namespace qt

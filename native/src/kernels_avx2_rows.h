@@ -9,8 +9,6 @@ void gemm_f32(const GemmArgs& g);
 void gemm_f16(const GemmArgs& g);
 void gemm_bf16(const GemmArgs& g);
 void gemm_w8(const GemmArgs& g);
-void gemm_i16(const GemmI16Args& g);
-void quantize_i16(const float* x, int n, int16_t* q, float* scale);
 void winograd_in(const WinogradInArgs& a);
 void winograd_out(const WinogradOutArgs& a);
 

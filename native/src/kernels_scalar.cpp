@@ -157,47 +157,6 @@ void winograd_out(const WinogradOutArgs& a) {
         }
 }
 
-// One run of products of row r: scaled to float.
-void add_run(const GemmI16Args& g, int r, int tap, int c0, int c1, const int16_t* panel, float* v) {
-    const int16_t* x = g.x + r * g.x_row + tap * g.x_tap;
-    for (int o = 0; o < kPanel; ++o) {
-        int32_t sum = 0;
-        for (int c = c0; c < c1; ++c) {
-            const ptrdiff_t k = static_cast<ptrdiff_t>(tap) * g.c_in + c;
-            sum += x[c] * panel[(k / 2 * kPanel + o) * 2 + k % 2];
-        }
-        v[o] += static_cast<float>(sum) * g.x_scale[r + tap * g.dilation];
-    }
-}
-
-void gemm_i16(const GemmI16Args& g) {
-    const int n = g.out.n;
-    for (int o0 = 0; o0 < n; o0 += kPanel) {
-        const int16_t* panel = g.w + static_cast<ptrdiff_t>(o0) * g.taps * g.c_in;
-        const int width = n - o0 < kPanel ? n - o0 : kPanel;
-        for (int r = 0; r < g.out.rows; ++r) {
-            float v[kPanel] = {};
-            for (int tap = 0; tap < g.taps; ++tap)
-                for (int c = 0; c < g.c_in; c += kI16Run)
-                    add_run(g, r, tap, c, c + kI16Run < g.c_in ? c + kI16Run : g.c_in, panel, v);
-            for (int o = 0; o < width; ++o) v[o] *= g.w_scale[o0 + o];
-            finish(g.out, r, o0, width, v);
-        }
-    }
-}
-
-void quantize_i16(const float* x, int n, int16_t* q, float* scale) {
-    float largest = 0;
-    for (int i = 0; i < n; ++i)
-        if (std::fabs(x[i]) > largest) largest = std::fabs(x[i]);
-    const float inverse = largest > 0 ? kI16Max / largest : 0;
-    for (int i = 0; i < n; ++i) {
-        const float v = std::nearbyint(x[i] * inverse);
-        q[i] = static_cast<int16_t>(v > kI16Max ? kI16Max : v > -kI16Max ? v : -kI16Max);
-    }
-    *scale = largest / kI16Max;
-}
-
 void softmax(float* x, int n) {
     float largest = x[0];
     for (int i = 1; i < n; ++i)
@@ -295,10 +254,8 @@ constexpr Kernels kScalar = {
     .gemm_f16 = gemm<F16Panel>,
     .gemm_bf16 = gemm<Bf16Panel>,
     .gemm_w8 = gemm<W8Panel>,
-    .gemm_i16 = gemm_i16,
     .gemm_q8 = scalar::gemm_q8,
     .gemm_q4 = scalar::gemm_q4,
-    .quantize_i16 = quantize_i16,
     .quantize_q8 = scalar::quantize_q8,
     .attention_f32 = attention<float>,
     .attention_f16 = attention<F16>,

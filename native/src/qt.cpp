@@ -130,7 +130,9 @@ void synthesize(qt_context& ctx, const qt_tts_params* params, qt_audio* out) {
 std::string build_info() {
     std::string built = "\"scalar\"";
 #if defined(__x86_64__)
-    built += ", \"avx2\"";
+    built += ", \"avx2\", \"avx512\"";
+#elif defined(__aarch64__)
+    built += ", \"neon\"";
 #endif
     return qt::strf(
         "{\"name\": \"phonate\", \"version\": \"%s\", \"abi_min\": %d, \"abi_max\": %d, \"isa\": "

@@ -5,17 +5,11 @@
 #include <cmath>
 #include <random>
 
-#include "check.h"
+#include "kernel_checks.h"
 
 using namespace qt;
 
 namespace {
-
-std::vector<const Kernels*> tables() {
-    std::vector<const Kernels*> found = {&scalar_kernels()};
-    if (avx2_kernels()) found.push_back(avx2_kernels());
-    return found;
-}
 
 std::vector<float> noise(size_t n, unsigned seed) {
     std::mt19937 rng(seed);
@@ -53,8 +47,6 @@ struct Problem {
         return made;
     }
 };
-
-constexpr float kGuard = 12345.5F;
 
 // y [rows, n] from pieces of `piece` rows.
 std::vector<float> filter(const Kernels& kernels, const Problem& p, int piece) {
@@ -100,7 +92,7 @@ TEST(whole_groups_of_rows_waste_nothing) {
 }
 
 TEST(it_is_the_convolution) {
-    for (const Kernels* kernels : tables())
+    for (const Kernels* kernels : all_tables())
         for (const int dilation : {1, 3, 9})
             for (const int channels : {1, 5, 8, 24, 33}) {
                 const Problem p(50, channels, channels + 2, dilation);
@@ -120,7 +112,7 @@ TEST(it_is_the_convolution) {
 }
 
 TEST(pieces_cover_what_one_piece_does) {
-    for (const Kernels* kernels : tables())
+    for (const Kernels* kernels : all_tables())
         for (const int dilation : {1, 3, 9}) {
             const Problem p(180, 16, 16, dilation);
             const std::vector<float> whole = filter(*kernels, p, 180);
@@ -130,7 +122,7 @@ TEST(pieces_cover_what_one_piece_does) {
 }
 
 TEST(fast_equals_scalar_over_all_widths) {
-    for (const Kernels* kernels : tables())
+    for (const Kernels* kernels : all_tables())
         for (int channels = 1; channels <= 70; ++channels) {
             const Problem p(16, channels, 1 + channels % 19, 1 + channels % 3);
             const std::vector<float> got = filter(*kernels, p, 16);
@@ -140,7 +132,7 @@ TEST(fast_equals_scalar_over_all_widths) {
 }
 
 TEST(everything_that_follows_a_sum_follows_here_too) {
-    for (const Kernels* kernels : tables()) {
+    for (const Kernels* kernels : all_tables()) {
         Pool pool(2);
         const Problem p(72, 20, 20, 3);
         WinogradConv conv = p.conv(pool);
