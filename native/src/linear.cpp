@@ -49,7 +49,7 @@ void compute(const Packed& w, const LinearArgs& args, const Quantised& q, int fi
 template <typename F>
 void in_pieces(Pool& pool, const Packed& w, const LinearArgs& args, Quantised& scratch,
                const F& after) {
-    if (w.integers()) scratch.assign(args.x, args.x_row, args.rows, w.k);
+    if (w.integers()) scratch.assign(pool, args.x, args.x_row, args.rows, w.k);
     int units = static_cast<int>(kPieceBytes / w.unit_bytes());
     units = std::max(kUnitsTogether, units / kUnitsTogether * kUnitsTogether);
     const int step = units * w.unit();
@@ -63,15 +63,17 @@ void in_pieces(Pool& pool, const Packed& w, const LinearArgs& args, Quantised& s
 
 }  // namespace
 
-void Quantised::assign(const float* x, ptrdiff_t x_row, int rows, int k) {
+void Quantised::assign(Pool& pool, const float* x, ptrdiff_t x_row, int rows, int k) {
     const auto row_bytes = static_cast<size_t>(q8_row_bytes(k));
     const auto row_scales = static_cast<size_t>(q8_scales(k));
     const auto n = static_cast<size_t>(rows);
     if (values_.size() < n * row_bytes) values_.resize(n * row_bytes);
     if (scales_.size() < n * row_scales) scales_.resize(n * row_scales);
-    for (size_t r = 0; r < n; ++r)
-        kernels().quantize_q8(x + static_cast<ptrdiff_t>(r) * x_row, k,
-                              values_.data() + r * row_bytes, scales_.data() + r * row_scales);
+    by_rows(pool, rows, [&](int row) {
+        const auto r = static_cast<size_t>(row);
+        kernels().quantize_q8(x + row * x_row, k, values_.data() + r * row_bytes,
+                              scales_.data() + r * row_scales);
+    });
 }
 
 void linear(Pool& pool, const Packed& w, const LinearArgs& args, Quantised& scratch) {

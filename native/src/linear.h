@@ -15,7 +15,7 @@ namespace qt {
 class Quantised {
   public:
     // x [rows, k] with stride x_row
-    void assign(const float* x, ptrdiff_t x_row, int rows, int k);
+    void assign(Pool& pool, const float* x, ptrdiff_t x_row, int rows, int k);
     const int8_t* values() const { return values_.data(); }
     const float* scales() const { return scales_.data(); }
 

@@ -12,9 +12,17 @@ namespace {
 constexpr std::chrono::milliseconds kFlowPause{5};
 
 // Prompt rows per step. On two slow cores 16 rows of a 0.6B prompt take about a frame's time, and
-// still read the weights only once per 16 rows; without listeners more rows use the cores better.
+// still read the weights only once per 16 rows; without listeners more rows use the cores better,
+// until they do not fit the caches any more.
 constexpr int kPrefillRows = 16;
-constexpr int kPrefillRowsAlone = 48;
+constexpr int kPrefillRowsAlone = 64;
+
+// The next step of `rows` rows in steps of at most `most`, all about equal: a last step of three
+// rows would read all the weights for them.
+int even_step(int rows, int most) {
+    const int steps = (rows + most - 1) / most;
+    return (rows + steps - 1) / steps;
+}
 
 constexpr const char* kCancelled = "cancel returned true";
 constexpr const char* kFreed = "the context is being freed";
@@ -236,7 +244,10 @@ void Scheduler::prefill(const std::vector<Job*>& jobs, bool others_speak) {
         int rows;
     };
     std::vector<Part> parts;
-    int left = others_speak ? kPrefillRows : kPrefillRowsAlone;
+    int left = 0;
+    for (const Job* job : jobs)
+        if (job->lane->phase() == Lane::Phase::prefill) left += job->lane->rows_left();
+    left = even_step(left, others_speak ? kPrefillRows : kPrefillRowsAlone);
     rows_.clear();
     inputs_.clear();
     for (Job* job : jobs) {

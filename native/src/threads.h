@@ -95,4 +95,14 @@ class Pool {
     std::vector<std::thread> workers_;
 };
 
+// f(row) for every row of a small task: a few rows take less time than another core takes to come.
+template <typename F>
+void by_rows(Pool& pool, int rows, const F& f) {
+    constexpr int kRowsPerPiece = 8;
+    pool.parallel_for((rows + kRowsPerPiece - 1) / kRowsPerPiece, [&](int piece, int) {
+        const int first = piece * kRowsPerPiece;
+        for (int r = first; r < first + kRowsPerPiece && r < rows; ++r) f(r);
+    });
+}
+
 }  // namespace qt

@@ -145,11 +145,11 @@ void Transformer::reserve(int rows, int workers) {
     grow(scores_, static_cast<size_t>(workers) * static_cast<size_t>(positions_));
 }
 
-void Transformer::norm_rows(const float* h, const float* weight, int rows) {
-    for (int r = 0; r < rows; ++r) {
+void Transformer::norm_rows(Pool& pool, const float* h, const float* weight, int rows) {
+    by_rows(pool, rows, [&](int r) {
         const ptrdiff_t at = static_cast<ptrdiff_t>(r) * shape_.hidden;
         kernels().rms_norm(h + at, weight, shape_.eps, shape_.hidden, x_.data() + at);
-    }
+    });
 }
 
 void Transformer::forward(Pool& pool, float* h, const std::vector<CacheRow>& rows) {
@@ -167,7 +167,7 @@ void Transformer::forward(Pool& pool, float* h, const std::vector<CacheRow>& row
     const int qkv_dim = q_dim + 2 * s.kv_heads * s.head_dim;
     for (int i = 0; i < s.layers; ++i) {
         const Layer& layer = layers_[static_cast<size_t>(i)];
-        norm_rows(h, layer.attn_norm.data(), n);
+        norm_rows(pool, h, layer.attn_norm.data(), n);
         linear(pool, layer.qkv,
                {.x = x_.data(), .x_row = s.hidden, .rows = n, .y = qkv_.data(), .y_row = qkv_dim},
                quantised_);
@@ -248,7 +248,7 @@ void Transformer::attend_head(const Layer& layer, int index, int head, const Cac
 
 void Transformer::feed_forward(Pool& pool, const Layer& layer, float* h, int rows) {
     const TransformerShape& s = shape_;
-    norm_rows(h, layer.ffn_norm.data(), rows);
+    norm_rows(pool, h, layer.ffn_norm.data(), rows);
     const int unit = layer.gate_up.unit();
     linear_then(
         pool, layer.gate_up,

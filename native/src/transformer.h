@@ -108,7 +108,7 @@ class Transformer {
     void load_layer(Pool& pool, const Gguf& file, const std::string& name, Precision precision,
                     Layer& layer);
     void reserve(int rows, int workers);
-    void norm_rows(const float* h, const float* weight, int rows);
+    void norm_rows(Pool& pool, const float* h, const float* weight, int rows);
     void attention(Pool& pool, const Layer& layer, int index, const std::vector<CacheRow>& rows);
     void store_head(const Layer& layer, int index, int head, const CacheRow& row, float* qkv);
     void attend_head(const Layer& layer, int index, int head, const CacheRow& row, int r,

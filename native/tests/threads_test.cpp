@@ -23,6 +23,17 @@ TEST(every_piece_runs_once) {
     }
 }
 
+TEST(every_row_is_done_once) {
+    for (const int threads : {1, 3}) {
+        Pool pool(threads);
+        for (int rows = 0; rows < 40; ++rows) {
+            std::vector<std::atomic<int>> count(static_cast<size_t>(rows));
+            qt::by_rows(pool, rows, [&](int r) { count[static_cast<size_t>(r)].fetch_add(1); });
+            for (const auto& c : count) CHECK(c.load() == 1);
+        }
+    }
+}
+
 TEST(many_small_jobs) {
     // Plain memory is written by whoever claims and read by the caller: TSan watches the hand-over.
     Pool pool(4);
