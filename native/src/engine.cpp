@@ -34,6 +34,12 @@ Tokenizer read_tokenizer(const Gguf& file) {
 
 }  // namespace
 
+void make_fast(EngineOptions& options) {
+    options.talker = {Bits::four, Bits::eight};
+    options.predictor = {Bits::four, Bits::four};
+    options.codec_i16 = true;
+}
+
 Engine::Engine(const EngineOptions& o)
     : options(o),
       talker_file(o.talker_path),
@@ -43,10 +49,10 @@ Engine::Engine(const EngineOptions& o)
       tokenizer(read_tokenizer(talker_file)),
       codes(talker_file, talker_file.integer("qwen3-tts.talker.embedding_length", 8, 1 << 16),
             info.codec_vocab, info.codes),
-      talker(pool, talker_file, info, o.kv_size, o.fast ? Precision::mixed : Precision::as_in_file),
-      predictor(pool, talker_file, codes, o.fast ? Precision::four : Precision::as_in_file),
+      talker(pool, talker_file, info, o.kv_size, o.talker),
+      predictor(pool, talker_file, codes, o.predictor),
       prompts(pool, info, talker, codes),
-      decoder(checked_codec(codec_file), pool, o.fast),
+      decoder(checked_codec(codec_file), pool, o.codec_i16),
       decoder_work(decoder),
       voices(talker.shape(), !talker.exact(), kVoiceCacheBytes) {
     if (decoder.groups() != kCodebooks || decoder.codebook_size() < info.codes)

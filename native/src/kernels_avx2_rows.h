@@ -10,6 +10,8 @@ void gemm_f16(const GemmArgs& g);
 void gemm_bf16(const GemmArgs& g);
 void gemm_w8(const GemmArgs& g);
 void gemm_i16(const GemmI16Args& g);
+void gemm_q6(const GemmQ8Args& g);
+void gemm_q5(const GemmQ8Args& g);
 void quantize_i16(const float* x, int n, int16_t* q, float* scale);
 
 void quantize_q8(const float* x, int k, int8_t* q, float* scales);
