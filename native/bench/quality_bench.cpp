@@ -1,12 +1,13 @@
 // What `fast` costs: two precisions side by side on the same model, teacher-forced.
 //
-//   quality_bench TALKER.gguf CODEC.gguf [frames] [threads] [fast|TALKER,DOWN,PREDICTOR]
+//   quality_bench TALKER.gguf CODEC.gguf [frames] [threads] [precision] [OTHER-TALKER.gguf]
 //
-// The exact engine speaks greedily; the fast one is given the same inputs and codes, and asked at
-// every step what it would have chosen. One JSON line: the share of equal choices for code 0 and
-// for codes 1 to 15, the relative error of the talker's hidden state, and the signal-to-noise ratio
-// of the fast codec on the exact codes. With random weights the best logits are close together, so
-// the shares are far below what a trained model has.
+// precision: exact, fast, or bits such as 5,6,4 (precision.h); the other talker is what that one
+// reads. The exact engine speaks greedily; the fast one is given the same inputs and codes, and
+// asked at every step what it would have chosen. One JSON line: the share of equal choices for code
+// 0 and for codes 1 to 15, the relative error of the talker's hidden state, and the signal-to-noise
+// ratio of the fast codec on the exact codes. With random weights the best logits are close
+// together, so the shares are far below what a trained model has.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -65,6 +66,7 @@ int bench(int argc, char** argv) {
     qt::EngineOptions fewer = plain;
     if (!set_precision(argc > 5 ? argv[5] : "fast", fewer))
         throw std::runtime_error("precision: exact, fast, or bits such as 5,6,4");
+    if (argc > 6) fewer.talker_path = argv[6];
     Side exact(plain), fast(fewer);
     const auto width = exact.hidden.size();
     std::vector<float> row(width), text(width);
@@ -121,8 +123,9 @@ int bench(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     if (argc < 3) {
-        std::fprintf(
-            stderr, "usage: quality_bench TALKER.gguf CODEC.gguf [frames] [threads] [fast|BITS]\n");
+        std::fprintf(stderr,
+                     "usage: quality_bench TALKER.gguf CODEC.gguf [frames] [threads] "
+                     "[exact|fast|BITS] [OTHER-TALKER.gguf]\n");
         return 2;
     }
     try {

@@ -1,4 +1,4 @@
-"""Files of the types P4 and P5 in the native engine: read without requantising, and what fast makes."""
+"""Files of the types P4 and P5 in the native engine: read without requantising."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Q4_0 and Q5_0 with the scale of least squared error.
 
-A block is 32 numbers of one row: x = d * (q - 8), q 4 bits, or d * (q - 16), q 5 bits; d is a float16.
-The usual encoder puts the number of largest magnitude at the lower end of the range; the best scale
-is near that one, and clips it now and then: 6 % less error. Every reader reads it.
+A block is 32 numbers of one row: x = d * (q - 8), q 4 bits, or d * (q - 16), q 5 bits; d is a
+float16. The usual encoder puts the number of largest magnitude at the lower end of the range; the
+best scale is near that one, and clips it now and then: 6 % less error. Every reader reads it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def encode_q5_0(rows: F32) -> U8:
     """float32 [rows, 32 n] -> bytes [rows, 22 n]."""
     codes, scale = _search(rows, 16)
     fifth = np.packbits(codes >> 4, axis=1, bitorder="little")
-    return _join(rows, scale, fifth, _nibbles(codes & 15))
+    return _join(rows, scale, fifth, _nibbles(codes & np.uint8(15)))
 
 
 def _search(rows: F32, zero: int) -> tuple[U8, U8]:
@@ -58,7 +58,7 @@ def _search(rows: F32, zero: int) -> tuple[U8, U8]:
 
 def _nibbles(codes: U8) -> U8:
     """[blocks, 32] -> [blocks, 16]: the first sixteen in the low halves."""
-    nibbles: U8 = codes[:, :16] | codes[:, 16:] << 4
+    nibbles: U8 = codes[:, :16] | codes[:, 16:] << np.uint8(4)
     return nibbles
 
 

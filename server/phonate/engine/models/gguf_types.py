@@ -6,8 +6,8 @@ vectors, norms, biases, scales, everything of the quantisers (`*.vq_*`), and the
 last layer. A row that the block size does not divide (a convolution's row is its kernel, 1 to 16
 long) falls back to float16.
 
-P4 and P5 are our own mixtures of ggml's types: as few bits as the native engine multiplies in without
-requantising, with searched scales, where a frame reads most; 8 bits where it reads little.
+P4 and P5 are our own mixtures of ggml's types: as few bits as the native engine multiplies in
+without requantising, with searched scales, where a frame reads most; 8 bits where it reads little.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FileType:
     matrix: str
     embedding: str
     others: tuple[tuple[str, str], ...] = ()
-    """(pattern of names in the file, type): the first that fits a matrix or an embedding decides."""
+    """(pattern of names in the file, type): the first that fits decides."""
 
 
 def _language_model(talker: str, predictor: str) -> tuple[tuple[str, str], ...]:
