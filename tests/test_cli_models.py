@@ -46,6 +46,13 @@ def test_make_a_model_convert_it_again_and_find_it(run, tmp_path):
     assert found.stdout == made.stdout
 
 
+def test_a_small_type_is_found_by_its_name(run, tmp_path):
+    run("dev", "make-model", "-o", tmp_path)
+    made = run("convert", tmp_path, "-o", tmp_path, "--type", "p4")
+    assert "talker-P4.gguf" in made.stdout
+    assert run("pull", tmp_path, "--quant", "P4", "--local-files-only").stdout == made.stdout
+
+
 def test_codec_of_another_type(run, tmp_path):
     run("dev", "make-model", "-o", tmp_path)
     done = run("convert", tmp_path, "-o", tmp_path, "--type", "Q4_0", "--codec-type", "F16")

@@ -1,6 +1,6 @@
 // Where the time of one 80 ms frame goes: talker, code predictor, codec, on a real or random model.
 //
-//   frame_bench TALKER.gguf CODEC.gguf [threads] [seconds] [exact|fast] [frames per codec call]
+//   frame_bench TALKER.gguf CODEC.gguf [threads] [seconds] [precision] [frames per codec call]
 //
 // Prints the median and the best of each stage in ms per frame, wall and CPU, with what it moved
 // and computed. Stages run in turns, as they do when speaking.
@@ -8,13 +8,14 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "engine.h"
+#include "precision.h"
 
 namespace {
 
@@ -53,7 +54,8 @@ int bench(int argc, char** argv) {
     options.n_threads = argc > 3 ? std::atoi(argv[3]) : 1;
     options.kv_size = 1024;
     const double budget = argc > 4 ? std::atof(argv[4]) : 3;
-    options.fast = argc > 5 && std::strcmp(argv[5], "fast") == 0;
+    if (argc > 5 && !set_precision(argv[5], options))
+        throw std::runtime_error("precision: exact, fast, or bits such as 5,6,4");
     const int step = argc > 6 ? std::atoi(argv[6]) : 4;
     const double load_start = wall();
     qt::Engine engine(options);
@@ -66,6 +68,9 @@ int bench(int argc, char** argv) {
     std::vector<float> h(width, 0.1F), logits(static_cast<size_t>(engine.talker.n_logits()));
     std::vector<int32_t> codes(16 * static_cast<size_t>(step));
     std::vector<float> audio(static_cast<size_t>(step * engine.decoder.samples_per_frame()));
+    const qt::FrameCost cost = engine.frame_cost();
+    std::printf("talker %.0f MB, predictor %.0f MB per frame\n", cost.talker_bytes / 1e6,
+                cost.predictor_bytes / 1e6);
     std::map<std::string, Stage> stages;
     int position = 0;
     for (const double end = wall() + budget; wall() < end || position < step;) {
@@ -107,9 +112,10 @@ int bench(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     if (argc < 3) {
-        std::fprintf(stderr,
-                     "usage: frame_bench TALKER.gguf CODEC.gguf [threads] [seconds] [exact|fast] "
-                     "[frames per codec call]\n");
+        std::fprintf(
+            stderr,
+            "usage: frame_bench TALKER.gguf CODEC.gguf [threads] [seconds] [exact|fast|BITS] "
+            "[frames per codec call]\n");
         return 2;
     }
     try {

@@ -1,31 +1,30 @@
-// What `fast` costs: the two precisions side by side on the same model, teacher-forced.
+// What `fast` costs: two precisions side by side on the same model, teacher-forced.
 //
-//   quality_bench TALKER.gguf CODEC.gguf [frames] [threads]
+//   quality_bench TALKER.gguf CODEC.gguf [frames] [threads] [precision] [OTHER-TALKER.gguf]
 //
-// The exact engine speaks greedily; the fast one is given the same inputs and codes, and asked at
-// every step what it would have chosen. One JSON line: the share of equal choices for code 0 and
-// for codes 1 to 15, the relative error of the talker's hidden state, and the signal-to-noise ratio
-// of the fast codec on the exact codes. With random weights the best logits are close together, so
-// the shares are far below what a trained model has.
+// precision: exact, fast, or bits such as 5,6,4 (precision.h); the other talker is what that one
+// reads. The exact engine speaks greedily; the fast one is given the same inputs and codes, and
+// asked at every step what it would have chosen. One JSON line: the share of equal choices for code
+// 0 and for codes 1 to 15, the relative error of the talker's hidden state, and the signal-to-noise
+// ratio of the fast codec on the exact codes. With random weights the best logits are close
+// together, so the shares are far below what a trained model has.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 #include <vector>
 
 #include "engine.h"
+#include "precision.h"
 
 namespace {
 
 constexpr int kPromptRows = 16;
 
 struct Side {
-    Side(const char* talker, const char* codec, int threads, bool fast)
-        : engine({.talker_path = talker,
-                  .codec_path = codec,
-                  .kv_size = 2048,
-                  .n_threads = threads,
-                  .fast = fast}),
+    explicit Side(const qt::EngineOptions& options)
+        : engine(options),
           cache(engine.talker.new_cache(2048)),
           codec_state(engine.decoder.new_state()),
           hidden(static_cast<size_t>(engine.talker.hidden())),
@@ -59,7 +58,16 @@ double norm(const std::vector<float>& a, const std::vector<float>* b) {
 int bench(int argc, char** argv) {
     const int frames = std::clamp(argc > 3 ? std::atoi(argv[3]) : 32, 1, 1000);
     const int threads = argc > 4 ? std::atoi(argv[4]) : 0;
-    Side exact(argv[1], argv[2], threads, false), fast(argv[1], argv[2], threads, true);
+    qt::EngineOptions plain;
+    plain.talker_path = argv[1];
+    plain.codec_path = argv[2];
+    plain.kv_size = 2048;
+    plain.n_threads = threads;
+    qt::EngineOptions fewer = plain;
+    if (!set_precision(argc > 5 ? argv[5] : "fast", fewer))
+        throw std::runtime_error("precision: exact, fast, or bits such as 5,6,4");
+    if (argc > 6) fewer.talker_path = argv[6];
+    Side exact(plain), fast(fewer);
     const auto width = exact.hidden.size();
     std::vector<float> row(width), text(width);
     int code0 = 0, fast_code0 = 0;
@@ -115,7 +123,9 @@ int bench(int argc, char** argv) {
 
 int main(int argc, char** argv) {
     if (argc < 3) {
-        std::fprintf(stderr, "usage: quality_bench TALKER.gguf CODEC.gguf [frames] [threads]\n");
+        std::fprintf(stderr,
+                     "usage: quality_bench TALKER.gguf CODEC.gguf [frames] [threads] "
+                     "[exact|fast|BITS] [OTHER-TALKER.gguf]\n");
         return 2;
     }
     try {

@@ -137,7 +137,7 @@ EngineOptions check_init(const qt_init_params& p) {
     o.kv_size = p.talker_kv_size;
     o.n_threads = p.n_threads;
     if (p.stream_frames_max > 0) o.stream_frames_max = p.stream_frames_max;
-    o.fast = p.precision == QT_PRECISION_FAST;
+    if (p.precision == QT_PRECISION_FAST) make_fast(o);
     return o;
 }
 

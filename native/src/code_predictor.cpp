@@ -11,7 +11,7 @@ CodePredictor::CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedd
     : embedding_(embedding),
       transformer_(pool, file, "code_pred", TransformerShape::read(file, "qwen3-tts.code_pred"),
                    kCodebooks, precision) {
-    const Bits bits = precision == Precision::as_in_file ? Bits::as_in_file : Bits::four;
+    const Bits bits = precision.matrices;
     const int hidden = transformer_.shape().hidden;
     projects_ = file.find("code_pred.mtp_proj.weight") != nullptr;
     if (projects_) {

@@ -29,7 +29,6 @@ class CodePredictor {
         bool failed = false;  // set when its logits were no numbers
     };
 
-    // Four bits make it half as large, and the predictor is most of the work.
     CodePredictor(Pool& pool, const Gguf& file, CodeEmbedding& embedding, Precision precision);
 
     // Frames of several requests share the reading of the weights; each result is what the frame

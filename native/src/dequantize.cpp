@@ -30,6 +30,18 @@ void block_q4_0(const uint8_t* src, float* dst) {
     }
 }
 
+// half d; uint32 of fifth bits; uint4 q[32], low nibbles first: d * (q - 16)
+void block_q5_0(const uint8_t* src, float* dst) {
+    const float d = half_to_float(load_half(src));
+    uint32_t fifth;
+    std::memcpy(&fifth, src + 2, sizeof fifth);
+    for (int i = 0; i < 32; ++i) {
+        const int byte = src[6 + i % 16];
+        const int low = i < 16 ? byte & 15 : byte >> 4;
+        dst[i] = d * static_cast<float>((low | static_cast<int>(fifth >> i & 1) << 4) - 16);
+    }
+}
+
 // The 6-bit scale and minimum of sub-block j (0..7) in the 12 bytes that Q4_K and Q5_K share.
 void k_scale(const uint8_t* packed, int j, int* scale, int* minimum) {
     if (j < 4) {
@@ -120,6 +132,8 @@ void dequantize(TensorType type, const uint8_t* src, int64_t n, float* dst) {
             return blocks(type, src, n, dst, block_q8_0);
         case TensorType::q4_0:
             return blocks(type, src, n, dst, block_q4_0);
+        case TensorType::q5_0:
+            return blocks(type, src, n, dst, block_q5_0);
         case TensorType::q4_k:
             return blocks(type, src, n, dst, block_q4_k);
         case TensorType::q5_k:

@@ -34,6 +34,13 @@ Tokenizer read_tokenizer(const Gguf& file) {
 
 }  // namespace
 
+void make_fast(EngineOptions& options) {
+    // The predictor is 15 times as many bytes as its size, the talker decides what is said:
+    // docs/ENGINE.md has the table behind these numbers.
+    options.talker = {Bits::five, Bits::six};
+    options.predictor = {Bits::four, Bits::four};
+}
+
 Engine::Engine(const EngineOptions& o)
     : options(o),
       talker_file(o.talker_path),
@@ -43,8 +50,8 @@ Engine::Engine(const EngineOptions& o)
       tokenizer(read_tokenizer(talker_file)),
       codes(talker_file, talker_file.integer("qwen3-tts.talker.embedding_length", 8, 1 << 16),
             info.codec_vocab, info.codes),
-      talker(pool, talker_file, info, o.kv_size, o.fast ? Precision::mixed : Precision::as_in_file),
-      predictor(pool, talker_file, codes, o.fast ? Precision::four : Precision::as_in_file),
+      talker(pool, talker_file, info, o.kv_size, o.talker),
+      predictor(pool, talker_file, codes, o.predictor),
       prompts(pool, info, talker, codes),
       decoder(checked_codec(codec_file), pool),
       decoder_work(decoder),

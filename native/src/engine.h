@@ -30,10 +30,12 @@ struct EngineOptions {
     int kv_size = 8192;
     int n_threads = 0;  // 0: usable_cores()
     int stream_frames_max = 4;
-    // Talker and predictor in 4 bits for the most part, the codec's largest convolutions on 12-bit
-    // integers.
-    bool fast = false;
+    Precision talker = {};
+    Precision predictor = {};
 };
+
+// Fewer bits for everything that a frame reads: QT_PRECISION_FAST.
+void make_fast(EngineOptions& options);
 
 // A voice as the prompt takes it.
 struct VoiceInput {

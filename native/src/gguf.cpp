@@ -26,8 +26,9 @@ struct TypeInfo {
 constexpr TypeInfo kTypes[] = {
     {TensorType::f32, "F32", 1, 4},       {TensorType::f16, "F16", 1, 2},
     {TensorType::bf16, "BF16", 1, 2},     {TensorType::q8_0, "Q8_0", 32, 34},
-    {TensorType::q4_0, "Q4_0", 32, 18},   {TensorType::q4_k, "Q4_K", 256, 144},
-    {TensorType::q5_k, "Q5_K", 256, 176}, {TensorType::q6_k, "Q6_K", 256, 210},
+    {TensorType::q4_0, "Q4_0", 32, 18},   {TensorType::q5_0, "Q5_0", 32, 22},
+    {TensorType::q4_k, "Q4_K", 256, 144}, {TensorType::q5_k, "Q5_K", 256, 176},
+    {TensorType::q6_k, "Q6_K", 256, 210},
 };
 
 const TypeInfo* type_info(TensorType type) {
@@ -192,7 +193,7 @@ void Gguf::read_tensor(Reader& in, std::map<std::string, uint64_t>& offsets) {
     t.type = static_cast<TensorType>(in.number<uint32_t>("a tensor's type"));
     const TypeInfo* info = type_info(t.type);
     if (!info)
-        fail(strf("tensor %s has type %u; F32 F16 BF16 Q8_0 Q4_0 Q4_K Q5_K Q6_K are read",
+        fail(strf("tensor %s has type %u; F32 F16 BF16 Q8_0 Q5_0 Q4_0 Q4_K Q5_K Q6_K are read",
                   name.c_str(), static_cast<unsigned>(t.type)));
     if (t.row_values() % info->values != 0)
         fail(strf("tensor %s: rows of %lld values are no whole number of %s blocks", name.c_str(),

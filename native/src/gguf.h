@@ -18,6 +18,7 @@ enum class TensorType : uint32_t {
     f32 = 0,
     f16 = 1,
     q4_0 = 2,
+    q5_0 = 6,
     q8_0 = 8,
     q4_k = 12,
     q5_k = 13,

@@ -33,13 +33,23 @@ inline constexpr int kQ8SuperBytes = 64 + 1024;
 //                              block, pair, output, k%4: low nibbles k/4 = pair, high pair + 4
 inline constexpr int kQ4SuperBytes = 64 + 512;
 
-// int8 weights that meet float inputs (exact for Q8_0 and Q4_0): panels of 16 outputs, k in blocks
-// of 32 with one scale each:
+// 5- and 6-bit weights: the same with a plane of high bits behind each block's nibbles.
+//   value = scale * (q - 16), q 0..31:
+//   { uint16 half scale[4][8]; { uint8 q[4][8][4]; uint8 high[8][4]; }[4]; }  (704 bytes)
+//                                                  output, k%4: bit k/4 is bit 4 of that q
+//   value = scale * (q - 32), q 0..63:
+//   { uint16 half scale[4][8]; { uint8 q[4][8][4]; uint8 high[2][8][4]; }[4]; }  (832 bytes)
+//                          k/16, output, k%4: bits 2j and 2j+1, j = k/4%4, are bits 4 and 5
+inline constexpr int kQ5SuperBytes = kQ4SuperBytes + 128;
+inline constexpr int kQ6SuperBytes = kQ4SuperBytes + 256;
+
+// int8 weights that meet float inputs (exact for Q8_0, Q5_0 and Q4_0): panels of 16 outputs, k in
+// blocks of 32 with one scale each:
 //   [ceil(n/16)][ceil(k/32)] { uint16 half scale[16]; int8 q[32][16]; }  (544 bytes)
 inline constexpr int kW8Block = 32;
 inline constexpr int kW8BlockBytes = 2 * kPanel + kW8Block * kPanel;
 
-enum class WeightType : uint8_t { f32, f16, bf16, w8, q8, q4 };
+enum class WeightType : uint8_t { f32, f16, bf16, w8, q8, q6, q5, q4 };
 
 enum class Act : uint8_t {
     none,
@@ -107,7 +117,8 @@ static inline int q8_supers(int k) {
 static inline int q8_blocks(int k) {
     return q8_supers(k) * 4;
 }
-// Per row: the scale of each block, then 8 * (sum of q) of each block (the 4-bit weights' zero).
+// Per row: the scale of each block, then 8 * (sum of q) of each block: the zero of 4-bit weights,
+// half that of 5-bit and a quarter of that of 6-bit ones.
 static inline int q8_scales(int k) {
     return q8_blocks(k) * 2;
 }
@@ -194,6 +205,8 @@ struct Kernels {
     void (*gemm_bf16)(const GemmArgs&);
     void (*gemm_w8)(const GemmArgs&);
     void (*gemm_q8)(const GemmQ8Args&);
+    void (*gemm_q6)(const GemmQ8Args&);
+    void (*gemm_q5)(const GemmQ8Args&);
     void (*gemm_q4)(const GemmQ8Args&);
 
     // One row of k floats -> q [q8_row_bytes(k)], scales [q8_scales(k)]; the tail is zero.

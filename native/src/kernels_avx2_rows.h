@@ -11,6 +11,8 @@ void gemm_bf16(const GemmArgs& g);
 void gemm_w8(const GemmArgs& g);
 void winograd_in(const WinogradInArgs& a);
 void winograd_out(const WinogradOutArgs& a);
+void gemm_q6(const GemmQ8Args& g);
+void gemm_q5(const GemmQ8Args& g);
 
 void quantize_q8(const float* x, int k, int8_t* q, float* scales);
 void attention_f32(const AttnArgs& a);

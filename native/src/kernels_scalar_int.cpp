@@ -1,4 +1,4 @@
-// The obvious version of the kernels on int8 activations and int8 or 4-bit weights.
+// The obvious version of the kernels on int8 activations and weights of 4, 5, 6 and 8 bits.
 
 #include "kernels_scalar_int.h"
 
@@ -14,9 +14,20 @@ namespace {
 int q8_value(const uint8_t* block, int k, int o) {
     return static_cast<int8_t>(block[k / 4 * 32 + o * 4 + k % 4]);
 }
-int q4_value(const uint8_t* block, int k, int o) {
+int nibble(const uint8_t* block, int k, int o) {
     const int byte = block[k / 4 % 4 * 32 + o * 4 + k % 4];
-    return (k < 16 ? byte & 15 : byte >> 4) - 8;
+    return k < 16 ? byte & 15 : byte >> 4;
+}
+int q4_value(const uint8_t* block, int k, int o) {
+    return nibble(block, k, o) - 8;
+}
+int q5_value(const uint8_t* block, int k, int o) {
+    const int high = block[128 + o * 4 + k % 4] >> (k / 4) & 1;
+    return (nibble(block, k, o) | high << 4) - 16;
+}
+int q6_value(const uint8_t* block, int k, int o) {
+    const int high = block[128 + k / 16 * 32 + o * 4 + k % 4] >> (k / 4 % 4 * 2) & 3;
+    return (nibble(block, k, o) | high << 4) - 32;
 }
 
 template <int kSuperBytes>
@@ -52,6 +63,14 @@ void gemm(const GemmQ8Args& g, int (*value)(const uint8_t*, int, int)) {
 
 void gemm_q8(const GemmQ8Args& g) {
     gemm<kQ8SuperBytes>(g, q8_value);
+}
+
+void gemm_q6(const GemmQ8Args& g) {
+    gemm<kQ6SuperBytes>(g, q6_value);
+}
+
+void gemm_q5(const GemmQ8Args& g) {
+    gemm<kQ5SuperBytes>(g, q5_value);
 }
 
 void gemm_q4(const GemmQ8Args& g) {

@@ -6,6 +6,8 @@
 namespace qt::scalar {
 
 void gemm_q8(const GemmQ8Args& g);
+void gemm_q6(const GemmQ8Args& g);
+void gemm_q5(const GemmQ8Args& g);
 void gemm_q4(const GemmQ8Args& g);
 void quantize_q8(const float* x, int k, int8_t* q, float* scales);
 

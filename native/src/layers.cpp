@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "pack_int.h"
+
 namespace qt {
 namespace {
 
@@ -19,15 +21,11 @@ int divide_up(int64_t a, int64_t b) {
     return static_cast<int>((a + b - 1) / b);
 }
 
-bool is_block_q8(TensorType type) {
-    return type == TensorType::q8_0 || type == TensorType::q4_0;
-}
-
 // The packed type that holds a tensor's values exactly in the fewest bytes.
 WeightType exact_type(const Tensor& tensor) {
     if (tensor.type == TensorType::f16) return WeightType::f16;
     if (tensor.type == TensorType::bf16) return WeightType::bf16;
-    return is_block_q8(tensor.type) ? WeightType::w8 : WeightType::f32;
+    return exact_bits(tensor.type) != 0 ? WeightType::w8 : WeightType::f32;
 }
 
 // f(the tensor, or an f32 copy of it)
@@ -40,22 +38,6 @@ Packed with_width(const Tensor& tensor, Width width, const F& f) {
     wide.data = reinterpret_cast<const uint8_t*>(floats.data());
     wide.bytes = floats.size() * sizeof(float);
     return f(wide);
-}
-
-// Block b (32 weights) of row `row` of a Q8_0 or Q4_0 tensor.
-void read_block(const Tensor& tensor, int64_t row, int b, uint16_t* scale, int8_t* q) {
-    const uint8_t* at = tensor.data + static_cast<size_t>(row) * tensor.row_bytes() +
-                        static_cast<size_t>(b) * static_cast<size_t>(block_bytes(tensor.type));
-    std::memcpy(scale, at, sizeof *scale);
-    at += sizeof *scale;
-    if (tensor.type == TensorType::q8_0) {
-        std::memcpy(q, at, kW8Block);
-        return;
-    }
-    for (int i = 0; i < kW8Block / 2; ++i) {
-        q[i] = static_cast<int8_t>((at[i] & 15) - 8);
-        q[i + kW8Block / 2] = static_cast<int8_t>((at[i] >> 4) - 8);
-    }
 }
 
 Packed pack_w8(Pool& pool, const std::vector<RowRef>& rows, int k) {
@@ -71,12 +53,10 @@ Packed pack_w8(Pool& pool, const std::vector<RowRef>& rows, int k) {
             const RowRef& ref = rows[static_cast<size_t>(u * kPanel + o)];
             for (int b = 0; b < k / kW8Block; ++b) {
                 uint8_t* block = panel + static_cast<ptrdiff_t>(b) * kW8BlockBytes;
-                uint16_t scale = 0;
-                int8_t q[kW8Block];
-                read_block(*ref.tensor, ref.row, b, &scale, q);
-                std::memcpy(block + o * 2, &scale, sizeof scale);
+                const Weights32 w = file_block(ref.tensor->type, ref.data(), b);
+                std::memcpy(block + o * 2, &w.scale, sizeof w.scale);
                 for (int i = 0; i < kW8Block; ++i)
-                    block[2 * kPanel + i * kPanel + o] = static_cast<uint8_t>(q[i]);
+                    block[2 * kPanel + i * kPanel + o] = static_cast<uint8_t>(w.q[i]);
             }
         }
     });

@@ -11,24 +11,30 @@ constexpr size_t kPieceBytes = 64 * 1024;
 // The float kernels take four panels at once for a single row (kernels_avx2.cpp).
 constexpr int kUnitsTogether = 4;
 
+void (*gemm_of_integers(WeightType type))(const GemmQ8Args&) {
+    if (type == WeightType::q4) return kernels().gemm_q4;
+    if (type == WeightType::q5) return kernels().gemm_q5;
+    if (type == WeightType::q6) return kernels().gemm_q6;
+    return kernels().gemm_q8;
+}
+
 void compute(const Packed& w, const LinearArgs& args, const Quantised& q, int first, int last) {
     const float* bias = args.bias ? args.bias + first : nullptr;
     const float* residual = args.residual ? args.residual + first : nullptr;
     if (w.integers()) {
-        const auto gemm = w.type == WeightType::q4 ? kernels().gemm_q4 : kernels().gemm_q8;
-        gemm({.x = q.values(),
-              .x_row = q8_row_bytes(w.k),
-              .xs = q.scales(),
-              .xs_row = q8_scales(w.k),
-              .w = w.at(first),
-              .k = w.k,
-              .rows = args.rows,
-              .n = last - first,
-              .bias = bias,
-              .residual = residual,
-              .residual_row = args.residual_row,
-              .y = args.y + first,
-              .y_row = args.y_row});
+        gemm_of_integers(w.type)({.x = q.values(),
+                                  .x_row = q8_row_bytes(w.k),
+                                  .xs = q.scales(),
+                                  .xs_row = q8_scales(w.k),
+                                  .w = w.at(first),
+                                  .k = w.k,
+                                  .rows = args.rows,
+                                  .n = last - first,
+                                  .bias = bias,
+                                  .residual = residual,
+                                  .residual_row = args.residual_row,
+                                  .y = args.y + first,
+                                  .y_row = args.y_row});
         return;
     }
     GemmArgs g;

@@ -138,7 +138,7 @@ std::string build_info() {
         "{\"name\": \"phonate\", \"version\": \"%s\", \"abi_min\": %d, \"abi_max\": %d, \"isa\": "
         "\"%s\", "
         "\"isa_built\": [%s], \"threads\": %d, \"formats\": [\"F32\", \"F16\", \"BF16\", \"Q8_0\", "
-        "\"Q4_0\", \"Q4_K\", \"Q5_K\", \"Q6_K\"]}",
+        "\"Q5_0\", \"Q4_0\", \"Q4_K\", \"Q5_K\", \"Q6_K\"]}",
         QT_VERSION, QT_ABI_VERSION_MIN, QT_ABI_VERSION, qt::kernels().name, built.c_str(),
         qt::usable_cores());
 }

@@ -23,6 +23,20 @@ WeightType float_weight(TensorType type) {
     return WeightType::f32;
 }
 
+// What the rows become when they are multiplied in integers. Rows that somebody has made small stay
+// as they are: requantised, they would be worse than from what they were made.
+WeightType integer_weight(const std::vector<RowRef>& rows, Bits wanted) {
+    const int most = wanted == Bits::as_in_file ? 8 : static_cast<int>(wanted);
+    int bits = 0;
+    for (const RowRef& r : rows) {
+        const int exact = exact_bits(r.tensor->type);
+        bits = std::max(bits, exact == 4 || exact == 5 ? exact : most);
+    }
+    if (bits == 4) return WeightType::q4;
+    if (bits == 5) return WeightType::q5;
+    return bits == 6 ? WeightType::q6 : WeightType::q8;
+}
+
 // One row of k weights into column o of a panel [k][16].
 void store_row(WeightType type, const float* row, int k, int o, uint8_t* panel) {
     if (type == WeightType::f32) {
@@ -64,8 +78,17 @@ void for_each_output(Pool& pool, const Packed& p, const F& one) {
 
 }  // namespace
 
+int bits_of(WeightType type) {
+    if (type == WeightType::q8) return 8;
+    if (type == WeightType::q6) return 6;
+    if (type == WeightType::q5) return 5;
+    return type == WeightType::q4 ? 4 : 0;
+}
+
 size_t Packed::unit_bytes() const {
     if (type == WeightType::q8) return static_cast<size_t>(q8_supers(k)) * kQ8SuperBytes;
+    if (type == WeightType::q6) return static_cast<size_t>(q8_supers(k)) * kQ6SuperBytes;
+    if (type == WeightType::q5) return static_cast<size_t>(q8_supers(k)) * kQ5SuperBytes;
     if (type == WeightType::q4) return static_cast<size_t>(q8_supers(k)) * kQ4SuperBytes;
     if (type == WeightType::w8)
         return static_cast<size_t>((k + kW8Block - 1) / kW8Block) * kW8BlockBytes;
@@ -101,14 +124,12 @@ Packed pack_rows(Pool& pool, const std::vector<RowRef>& rows, Bits bits) {
             dequantize(ref.tensor->type, ref.data(), k, row);
         });
     }
-    const bool four =
-        bits == Bits::four || (bits == Bits::as_in_file && same && first == TensorType::q4_0);
-    Packed p = empty(four ? WeightType::q4 : WeightType::q8, n, k);
+    const WeightType type = integer_weight(rows, bits);
+    Packed p = empty(type, n, k);
     for_each_output(pool, p, [&](int o, uint8_t* unit, int index) {
         thread_local std::vector<float> floats;
         const RowRef& ref = rows[static_cast<size_t>(o)];
-        four ? store_q4_row(ref, k, index, unit, floats)
-             : store_q8_row(ref, k, index, unit, floats);
+        store_integers(ref, k, bits_of(type), index, unit, floats);
     });
     return p;
 }

@@ -16,6 +16,9 @@ namespace qt {
 void dequantize(TensorType type, const uint8_t* src, int64_t n, float* dst);
 std::vector<float> to_floats(const Tensor& tensor);
 
+// Of the types that are multiplied in integers; 0 for the others.
+int bits_of(WeightType type);
+
 // A matrix [n, k] packed for one of the gemm kernels.
 struct Packed {
     WeightType type = WeightType::f32;
@@ -24,7 +27,7 @@ struct Packed {
     Block data;
 
     // Multiplied in integers, after the activations are quantised.
-    bool integers() const { return type == WeightType::q8 || type == WeightType::q4; }
+    bool integers() const { return bits_of(type) != 0; }
     // Outputs per panel or group, the unit in which a matrix may be cut.
     int unit() const { return integers() ? kQ8Rows : kPanel; }
     size_t unit_bytes() const;
@@ -44,13 +47,15 @@ struct RowRef {
     }
 };
 
-enum class Bits { as_in_file, eight, four };
+enum class Bits { as_in_file = 0, four = 4, five = 5, six = 6, eight = 8 };
 
-// As in the file: float tensors keep their type (their exact values); Q4_0 becomes q4 and Q8_0 q8,
-// exactly; the K types and mixtures become q8, requantised with a scale per 32 (error below 0.4 %
-// of the block's largest value). Floats mixed with others are packed as f32.
-// Eight: everything becomes q8, floats too. Four: everything becomes q4, with the scale of least
-// squared error per 32.
+// As in the file: float tensors keep their type (their exact values); Q4_0 becomes q4, Q5_0 q5 and
+// Q8_0 q8, exactly, and a mixture of them what holds them all; the K types become q8, requantised
+// with a scale per 32 (error below 0.4 % of the block's largest value). Floats mixed with others
+// are packed as f32.
+//
+// A number of bits: everything becomes q4, q5, q6 or q8, floats too, with the scale of least
+// squared error per 32 (8 bits: the largest weight's); but Q4_0 and Q5_0 stay as they are.
 Packed pack_rows(Pool& pool, const std::vector<RowRef>& rows, Bits bits = Bits::as_in_file);
 // All rows of one [n, k] tensor.
 Packed pack_linear(Pool& pool, const Tensor& tensor, Bits bits = Bits::as_in_file);

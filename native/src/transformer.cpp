@@ -103,9 +103,7 @@ Transformer::Transformer(Pool& pool, const Gguf& file, const std::string& prefix
 
 void Transformer::load_layer(Pool& pool, const Gguf& file, const std::string& name,
                              Precision precision, Layer& layer) {
-    const bool in_file = precision == Precision::as_in_file;
-    const Bits bits = in_file ? Bits::as_in_file : Bits::four;
-    const Bits down_bits = precision == Precision::mixed ? Bits::eight : bits;
+    const Bits bits = precision.matrices;
     const TransformerShape& s = shape_;
     const int64_t q_rows = static_cast<int64_t>(s.heads) * s.head_dim;
     const int64_t kv_rows = static_cast<int64_t>(s.kv_heads) * s.head_dim;
@@ -125,11 +123,11 @@ void Transformer::load_layer(Pool& pool, const Gguf& file, const std::string& na
         pack_linear(pool, file.tensor(name + ".attn_output.weight", {s.hidden, q_rows}), bits);
     const Tensor& gate = file.tensor(name + ".ffn_gate.weight", {s.ffn, s.hidden});
     const Tensor& up = file.tensor(name + ".ffn_up.weight", {s.ffn, s.hidden});
-    const bool integers = !in_file || (quantised(gate) && quantised(up));
+    const bool integers = bits != Bits::as_in_file || (quantised(gate) && quantised(up));
     const int unit = integers ? kQ8Rows : kPanel;
     layer.gate_up = pack_rows(pool, interleave(gate, up, s.ffn, unit), bits);
-    layer.down =
-        pack_linear(pool, file.tensor(name + ".ffn_down.weight", {s.hidden, s.ffn}), down_bits);
+    layer.down = pack_linear(pool, file.tensor(name + ".ffn_down.weight", {s.hidden, s.ffn}),
+                             precision.down);
     for (const Packed* p : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down})
         exact_ = exact_ && !p->integers();
 }

@@ -64,9 +64,12 @@ struct CacheRow {
     int position = 0;
 };
 
-// What the matrices become. `mixed`: 4 bits, but 8 for the last one of each layer (down), whose
-// inputs have the largest outliers.
-enum class Precision { as_in_file, mixed, four };
+// What the matrices become. The last one of each layer (down) has a setting of its own: its inputs
+// have the largest outliers.
+struct Precision {
+    Bits matrices = Bits::as_in_file;
+    Bits down = Bits::as_in_file;
+};
 
 class Transformer {
   public:

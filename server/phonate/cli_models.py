@@ -75,7 +75,11 @@ def convert(
     ] = DEFAULT_QUANT,
     codec_type: Annotated[str | None, typer.Option(help="Default: the same as --type.")] = None,
 ) -> None:
-    """Turn an official Qwen3-TTS checkpoint into the two GGUF files."""
+    """Turn an official Qwen3-TTS checkpoint into the two GGUF files.
+
+    P5 and P4 are the smallest that the native engine reads without requantising: 5.5-bit weights,
+    in P4 4.5-bit ones in the code predictor. P4 holds what --precision fast makes while loading.
+    """
     with shown_progress() as progress:
         files = convert_checkpoint(checkpoint, out, type_, codec_kind=codec_type, progress=progress)
     _print_files(files)

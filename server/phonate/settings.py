@@ -95,7 +95,7 @@ class Settings(BaseModel):
     model: str | None = _option(None, "Engine", "a Qwen3-TTS model: a short name, a hub id, or the path of a talker GGUF; default: the built-in voice", also=("model_id",))
     talker: Path | None = _option(None, "Engine", "path of the talker GGUF")
     codec: Path | None = _option(None, "Engine", "path of the codec GGUF")
-    quant: Literal["F32", "BF16", "Q8_0", "Q4_K_M"] = _option("Q8_0", "Engine", "which files of a named model")
+    quant: Literal["F32", "BF16", "Q8_0", "Q4_K_M", "P5", "P4"] = _option("Q8_0", "Engine", "which files of a named model")
     model_cache_dir: Path | None = _option(None, "Engine", "where models are kept; default: the hub's own place")
     local_files_only: bool = _option(False, "Engine", "never download a model")
     library: str | None = _option(None, "Engine", "native library: a path, or a name that `phonate doctor` lists; default: the best that is found", also=("library_path",))

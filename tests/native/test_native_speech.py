@@ -18,7 +18,7 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and bool((a.view(np.uint32) == b.view(np.uint32)).all())
 
 
-@pytest.mark.parametrize("file_type", ["F32", "F16", "BF16", "Q8_0", "Q4_0"])
+@pytest.mark.parametrize("file_type", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "P5", "P4"])
 def test_streamed_is_buffered_bit_for_bit(context, voice, file_type):
     ctx = context("tiny-base", file_type)
     request = {"text": TEXT, "seed": 7, "max_new_tokens": 23, **voice}

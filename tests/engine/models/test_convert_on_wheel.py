@@ -12,7 +12,9 @@ import subprocess
 import sys
 
 import pytest
+from gguf import GGUFReader
 
+from phonate.engine.models import convert
 from phonate.engine.models.factory import Recipe, make_model
 
 pytest.importorskip(
@@ -63,12 +65,24 @@ print(json.dumps([status, out.n, out.rate, rms]))
 """
 
 
-def test_the_wheel_speaks_a_converted_model(tmp_path):
+def test_the_wheel_speaks_a_converted_model(tmp_path, monkeypatch):
     # Q4_K_M: Q4_K and Q6_K blocks of ours, decoded by ggml.
     recipe = Recipe(kind="customvoice", size="tiny-proj", codec="full")
     files = make_model(recipe, tmp_path, "Q4_K_M", codec_kind="Q8_0")
+    speaks(files.talker, files.codec)
+    # P4: Q4_0 and Q5_0 blocks. One codec is enough: of full size, it takes longest.
+    write = convert._write
+    monkeypatch.setattr(
+        convert, "_write", lambda out, *rest: "talker" in out.path.name and write(out, *rest)
+    )
+    small = convert.convert_checkpoint(tmp_path, tmp_path, "P4")
+    assert {"Q5_0", "Q4_0"} <= {t.tensor_type.name for t in GGUFReader(small.talker).tensors}
+    speaks(small.talker, files.codec)
+
+
+def speaks(talker, codec):
     done = subprocess.run(
-        [sys.executable, "-c", SPEAK, files.talker, files.codec, "vivian"],
+        [sys.executable, "-c", SPEAK, talker, codec, "vivian"],
         env=os.environ | {"GGML_NO_BACKTRACE": "1"},
         capture_output=True,
         text=True,

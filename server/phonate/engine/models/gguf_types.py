@@ -5,18 +5,23 @@ embeddings, whose errors add up: 16 of their rows are summed into every step. Al
 vectors, norms, biases, scales, everything of the quantisers (`*.vq_*`), and the speaker encoder's
 last layer. A row that the block size does not divide (a convolution's row is its kernel, 1 to 16
 long) falls back to float16.
+
+P4 and P5 are our own mixtures of ggml's types: as few bits as the native engine multiplies in
+without requantising, with searched scales, where a frame reads most; 8 bits where it reads little.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from phonate.engine.models.gguf_kquants import encode_q4_k, encode_q5_k, encode_q6_k
+from phonate.engine.models.gguf_searched import encode_q4_0, encode_q5_0
 from phonate.engine.models.talker_tensors import Role, TensorSpec
 from phonate.errors import SetupError
 
@@ -28,6 +33,20 @@ Rows: TypeAlias = npt.NDArray[np.float32]
 class FileType:
     matrix: str
     embedding: str
+    others: tuple[tuple[str, str], ...] = ()
+    """(pattern of names in the file, type): the first that fits decides."""
+
+
+def _language_model(talker: str, predictor: str) -> tuple[tuple[str, str], ...]:
+    """Of `P` types. The last matrix of each talker layer, whose inputs have the largest outliers,
+    stays in 8 bits; the table of text tokens, a third of such a file, is read a row at a time."""
+    return (
+        ("talker.blk.*.ffn_down.weight", "Q8_0"),
+        ("talker.blk.*", talker),
+        ("talker.text_embd.weight", "Q6_K"),
+        ("code_pred.codec_embd.*", "Q8_0"),
+        ("code_pred.*", predictor),
+    )
 
 
 FILE_TYPES: dict[str, FileType] = {
@@ -39,6 +58,8 @@ FILE_TYPES: dict[str, FileType] = {
     "Q5_K_M": FileType("Q5_K", "Q6_K"),
     "Q4_K_M": FileType("Q4_K", "Q6_K"),
     "Q4_0": FileType("Q4_0", "Q8_0"),
+    "P5": FileType("Q8_0", "Q8_0", _language_model("Q5_0", "Q5_0")),
+    "P4": FileType("Q8_0", "Q8_0", _language_model("Q5_0", "Q4_0")),
 }
 
 BLOCKS: dict[str, tuple[int, int]] = {
@@ -46,6 +67,7 @@ BLOCKS: dict[str, tuple[int, int]] = {
     "F16": (1, 2),
     "BF16": (1, 2),
     "Q8_0": (32, 34),
+    "Q5_0": (32, 22),
     "Q4_0": (32, 18),
     "Q6_K": (256, 210),
     "Q5_K": (256, 176),
@@ -72,6 +94,7 @@ def tensor_type(spec: TensorSpec, wanted: str) -> str:
         return "F32"
     mix = FILE_TYPES[wanted]
     kind = mix.embedding if spec.role is Role.EMBEDDING else mix.matrix
+    kind = next((other for pattern, other in mix.others if fnmatchcase(name, pattern)), kind)
     return kind if spec.shape[-1] % BLOCKS[kind][0] == 0 else "F16"
 
 
@@ -96,7 +119,9 @@ def _gguf(kind: str) -> Callable[[Rows], npt.NDArray[Any]]:
 
 
 _ENCODERS: dict[str, Callable[[Rows], npt.NDArray[Any]]] = {
-    **{kind: _gguf(kind) for kind in ("F32", "F16", "BF16", "Q8_0", "Q4_0")},
+    **{kind: _gguf(kind) for kind in ("F32", "F16", "BF16", "Q8_0")},
+    "Q5_0": encode_q5_0,
+    "Q4_0": encode_q4_0,
     "Q6_K": encode_q6_k,
     "Q5_K": encode_q5_k,
     "Q4_K": encode_q4_k,
