@@ -57,8 +57,8 @@ class Listener(threading.Thread):
         self.content = b"".join(pieces)
 
     def leave(self) -> None:
+        """At the next piece; a request that still waits leaves when it is its turn."""
         self._leave.set()
-        self.join(PATIENCE_S)
 
     def done(self) -> Listener:
         self.join(PATIENCE_S)

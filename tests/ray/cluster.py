@@ -22,11 +22,13 @@ import httpx
 
 import phonate.ray
 
+DEPLOY = Path(__file__).parents[2] / "deploy" / "ray"
+
 PATIENCE_S = 90.0
 """For every wait: long, for a busy machine. Tests wait for events, not for this."""
 
 OPTIONS = {
-    "min_replicas": 2, "replica_cpus": 1, "max_queued_requests": 1, "max_input_chars": 100_000,
+    "min_replicas": 2, "replica_cpus": 1, "max_queued_requests": 3, "max_input_chars": 100_000,
     "max_output_bytes": 2**28, "shutdown_timeout": 40, "synthesis_timeout": 60,
 }  # fmt: skip
 
@@ -98,11 +100,17 @@ class Cluster:
         return []
 
 
+def environment() -> dict[str, str]:
+    """What deploy/ray/ray.env tells Ray's processes."""
+    lines = (DEPLOY / "ray.env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
 @contextlib.contextmanager
 def cluster() -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="phr", dir="/tmp"))
     os.environ.update(
-        RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH="phonate.ray.edge:middlewares",
+        environment(),
         RAY_AUTH_TOKEN_PATH=str(folder / "token"),  # not in the home of whoever runs this
         RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",  # as there: the address of the node is loopback
     )

@@ -10,7 +10,6 @@ import re
 import signal
 import time
 from collections.abc import AsyncIterator
-from typing import Any
 
 import httpx
 import pytest
@@ -86,13 +85,12 @@ async def rest_of(ws: ClientConnection) -> tuple[list[str], int, int | None]:
     """Types of the events until the end, bytes of sound, and the code of the close."""
     events, n_bytes = [], 0
     with contextlib.suppress(websockets.ConnectionClosed):
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                message = await ws.recv()
-                if isinstance(message, bytes):
-                    n_bytes += len(message)
-                else:
-                    events.append(json.loads(message)["type"])
+        while True:
+            message = await asyncio.wait_for(ws.recv(), PATIENCE_S)
+            if isinstance(message, bytes):
+                n_bytes += len(message)
+            else:
+                events.append(json.loads(message)["type"])
     return events, n_bytes, ws.close_code
 
 
@@ -145,6 +143,7 @@ def test_a_client_that_leaves_frees_the_engine(fleet: Cluster) -> None:
     gone = Listener(fleet, LONG)
     wait_until(lambda: gone.first_s, "it is heard")
     gone.leave()
+    gone.done()
     wait_until(lambda: len(cancelled()) > before, "the utterance is cancelled")
     print(f"\nfree {time.time() - gone.left_at:.2f} s after the client left")
     # The whole would have been 20 minutes of sound.
@@ -153,15 +152,17 @@ def test_a_client_that_leaves_frees_the_engine(fleet: Cluster) -> None:
 
 
 def test_more_than_it_can_do_is_refused_as_openai_does(fleet: Cluster) -> None:
-    """Two replicas speak one each and let one each wait."""
-    crowd = [Listener(fleet, LONG) for _ in range(12)]
+    """Two replicas speak one each and let three each wait."""
+    crowd = [Listener(fleet, LONG) for _ in range(16)]
     wait_until(lambda: sum(one.status == 503 for one in crowd) >= 8, "eight are refused")
     for one in crowd:
         one.leave()
+    for one in crowd:
+        one.done()
     refused = [one for one in crowd if one.status == 503]
     assert all(is_refusal(one.status, one.headers, one.content) for one in refused)
     assert {one.status for one in crowd} == {200, 503}
-    assert len(refused) <= 10, "each replica has spoken at least once"
+    assert len(refused) <= 14, "each replica has spoken at least once"
 
 
 def test_every_replica_tells_its_metrics(fleet: Cluster) -> None:
