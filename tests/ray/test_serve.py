@@ -14,9 +14,13 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 import websockets
+import yaml
 from clients import Listener, Load, body
-from cluster import LONG, PATIENCE_S, SENTENCE, Cluster, wait_until
+from cluster import DEPLOY, LONG, PATIENCE_S, SENTENCE, Cluster, wait_until
+from ray.serve.schema import ServeDeploySchema
 from websockets.asyncio.client import ClientConnection
+
+import phonate.ray
 
 
 def ids_of(answer: httpx.Response) -> list[str]:
@@ -32,6 +36,13 @@ def is_refusal(status: int, headers: httpx.Headers, content: bytes) -> bool:
         and int(headers["retry-after"]) >= 1
         and len(headers.get_list("x-request-id")) == 1
     )
+
+
+def test_the_configuration_of_deploy_is_one_for_ray(fleet: Cluster) -> None:
+    text = (DEPLOY / "serve.yaml").read_text()
+    (application,) = ServeDeploySchema.model_validate(yaml.safe_load(text)).applications
+    assert application.import_path == "phonate.ray:app"
+    assert phonate.ray.app(application.args)
 
 
 def test_speech_comes_while_it_is_made(fleet: Cluster) -> None:

@@ -103,6 +103,8 @@ def deployment_options(settings: Settings, fleet: Fleet) -> dict[str, Any]:
         "max_replicas": fleet.most,
         # At this many the engine is busy and nobody waits.
         "target_ongoing_requests": fleet.target_requests or float(settings.max_batch),
+        # Ray's 30 s are for models that take minutes to load; who waits here waits for a voice.
+        "upscale_delay_s": 5.0,
     }
     return {**options, "autoscaling_config": autoscaling}
 
