@@ -103,7 +103,10 @@ def deployment_options(settings: Settings, fleet: Fleet) -> dict[str, Any]:
         "max_replicas": fleet.most,
         # At this many the engine is busy and nobody waits.
         "target_ongoing_requests": fleet.target_requests or float(settings.max_batch),
-        # Ray's 30 s are for models that take minutes to load; who waits here waits for a voice.
+        # Ray looks at the mean of 30 s and then waits 30 s more, for models that take minutes to
+        # load. Who waits here waits for a voice.
+        "metrics_interval_s": 2.0,
+        "look_back_period_s": 6.0,
         "upscale_delay_s": 5.0,
     }
     return {**options, "autoscaling_config": autoscaling}

@@ -155,7 +155,7 @@ class Export:
                     continue
                 gauge = self._gauges.get(sample.name)
                 if gauge is None:
-                    keys = tuple(sample.labels)
+                    keys: Any = tuple(sample.labels)
                     gauge = Gauge(sample.name, description=family.documentation, tag_keys=keys)
                     self._gauges[sample.name] = gauge
                 gauge.set(sample.value, tags=dict(sample.labels))
