@@ -149,4 +149,4 @@ lock: $(VENV)/.dev ## renew tests/requirements.lock from pyproject.toml
 	    --no-header --no-annotate --upgrade pyproject.toml -o tests/requirements.lock
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis speech.wav
+	rm -rf $(VENV) .venv-ray build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis speech.wav

@@ -1,6 +1,7 @@
 """The parts of `phonate.ray` that need no Ray. With it: tests/ray."""
 
 import builtins
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -12,7 +13,7 @@ import phonate.ray
 from phonate.errors import SetupError
 from phonate.ray.edge import Edge
 from phonate.ray.options import deployment_options, read_arguments, warnings_for
-from phonate.ray.replica import OnRay
+from phonate.ray.replica import OnRay, Unhealthy
 
 
 def options(**arguments):
@@ -149,6 +150,17 @@ async def test_the_id_is_left_to_ray_where_it_gave_one():
     app = OnRay(Inner(), max_connections=9)
     assert "x-request-id" not in (await ask(app, **{"X-Request-ID": "of-ray"})).headers
     assert (await ask(app)).headers["x-request-id"] == "ours"
+
+
+def test_an_ill_engine_fails_the_health_check_of_ray():
+    health = SimpleNamespace(ok=True)
+    service = SimpleNamespace(health=lambda: health)
+    state = SimpleNamespace(phonate=SimpleNamespace(service=service))
+    app = OnRay(SimpleNamespace(state=state), max_connections=9)
+    app.check_health()
+    health.ok = False
+    with pytest.raises(Unhealthy):
+        app.check_health()
 
 
 # In front of Ray's proxy -------------------------------------------------------------------------

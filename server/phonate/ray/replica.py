@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 from typing import Any
@@ -94,8 +93,12 @@ class OnRay:
         export = Export()
         while True:
             await asyncio.sleep(METRICS_EVERY_S)
-            with contextlib.suppress(AttributeError):  # The app has not started.
+            if not hasattr(self._app.state, "phonate"):
+                continue  # It is still warming up.
+            try:
                 export.take(self._state.metrics.registry)
+            except Exception:
+                log.exception("Ray does not take the metrics")
 
     async def _say_goodbye(self) -> None:
         """Ray sends a leaving replica nothing new and waits for what it has. A session could go on
