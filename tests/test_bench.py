@@ -42,15 +42,17 @@ def turn(factor, first_ms=100.0, **more):
     }
 
 
+COST = {
+    "talker_bytes": 400e6,
+    "predictor_bytes": 1200e6,
+    "codec_bytes": 200e6,
+    "codec_mul_adds": 2.5e9,
+}
+
+
 def measured():
-    cost = {
-        "talker_bytes": 400e6,
-        "predictor_bytes": 1200e6,
-        "codec_bytes": 200e6,
-        "codec_mul_adds": 2.5e9,
-    }
     stages = {"talker_ms": 20.0, "predictor_ms": 60.0, "codec_ms": 40.0}
-    ours = [turn(f, cost=cost, stages=stages) for f in (1.0, 1.5, 3.0)]
+    ours = [turn(f, cost=COST, stages=stages) for f in (1.0, 1.5, 3.0)]
     return {
         "phonate exact": {"load_s": 1.5, "turns": ours},
         "wheel <&>": {"load_s": 2.5, "turns": [turn(f) for f in (4.0, 3.0, 3.0)]},
@@ -59,6 +61,8 @@ def measured():
 
 ABOUT = {"model": "a, b", "random_weights": True, "frames": 8, "runs": 3}
 LIMITS = MachineLimits(threads=2, read_bytes_s=20e9, mul_adds_s=100e9)
+SLOW = MachineLimits(threads=2, read_bytes_s=10e9, mul_adds_s=50e9)
+THREE = [LIMITS, LIMITS, SLOW]
 
 
 def test_the_bound_is_the_slower_of_memory_and_arithmetic():
@@ -75,28 +79,41 @@ def test_percentiles_are_values_that_were_measured():
 
 
 def test_figures_of_a_report():
-    engines = report(measured(), LIMITS, ABOUT)["engines"]
+    engines = report(measured(), THREE, ABOUT)["engines"]
     ours = engines["phonate exact"]
     assert ours["factor"] == {"p10": 1.0, "p50": 1.5, "p90": 3.0}
+    # The third turn, 3.0, met a machine half as fast: it reached as much of its bound as 1.5 did.
+    assert ours["bound"] == pytest.approx(bound(FrameCost(**COST), LIMITS))
     assert ours["of_bound"] == pytest.approx(ours["bound"] / 1.5)
     assert ours["stages"]["predictor"]["gb_s"] == pytest.approx(20.0)
     assert ours["stages"]["codec"]["gmac_s"] == pytest.approx(62.5)
     # Of the ratios 4/1, 3/1.5, 3/3 the middle one, not the ratio of the medians.
     assert engines["wheel <&>"]["times_as_fast"] == pytest.approx(2.0)
     assert "bound" not in engines["wheel <&>"]
-    text = "\n".join(report_lines(report(measured(), LIMITS, ABOUT)))
+    text = "\n".join(report_lines(report(measured(), THREE, ABOUT)))
     assert "phonate exact is 2.00 times as fast as wheel <&>" in text
     assert "20.0 GB/s, 100 G multiply-adds/s" in text
 
 
+def test_figures_beside_busy_processes():
+    found = measured()
+    found["phonate exact"]["busy_turns"] = [turn(f) for f in (2.0, 2.25, 6.0)]
+    made = report(found, THREE, {**ABOUT, "busy": 1})
+    # Of the ratios 2/1, 2.25/1.5, 6/3 the middle one.
+    assert made["engines"]["phonate exact"]["busy"] == {"factor": 2.25, "times_slower": 2.0}
+    assert "busy" not in made["engines"]["wheel <&>"]
+    text = "\n".join(report_lines(made))
+    assert "phonate exact beside 1 that compute: 2.25, 2.00 times slower" in text
+
+
 def test_without_limits_there_is_no_bound():
-    found = report(measured(), None, ABOUT)
+    found = report(measured(), [], ABOUT)
     assert "bound" not in found["engines"]["phonate exact"]
     assert "this machine" not in "\n".join(report_lines(found))
 
 
 def test_the_picture_is_well_formed_and_to_scale():
-    root = ET.fromstring(picture(report(measured(), LIMITS, ABOUT)))
+    root = ET.fromstring(picture(report(measured(), THREE, ABOUT)))
     bars = [
         float(r.get("width"))
         for r in root.iter("{http://www.w3.org/2000/svg}rect")
@@ -115,6 +132,7 @@ def test_the_picture_is_well_formed_and_to_scale():
 def test_a_run_from_the_command_line(tiny, tmp_path):
     arguments = ["bench", "--talker", tiny.talker, "--codec", tiny.codec, "--frames", "12"]
     arguments += ["--library", "phonate", "--cpu-threads", "2", "--runs", "2", "--against", "fast"]
+    arguments += ["--busy", "1"]
     arguments += ["--json", tmp_path / "b.json", "--picture", tmp_path / "b.svg"]
     result = CliRunner().invoke(cli, [str(a) for a in arguments])
     assert result.exit_code == 0, result.output
@@ -124,6 +142,7 @@ def test_a_run_from_the_command_line(tiny, tmp_path):
     exact, fast = found["engines"].values()
     assert list(found["engines"]) == ["phonate exact", "phonate fast"]
     assert found["runs"] == 2
+    assert exact["busy"]["times_slower"] > 0
     assert exact["factor"]["p50"] > 0
     assert 0 < fast["stages"]["predictor"]["mb"] < exact["stages"]["predictor"]["mb"]
     assert exact["bound"] > 0
@@ -170,6 +189,7 @@ def test_a_worker_that_dies_is_an_error_with_its_last_words(tmp_path):
     ("given", "message"),
     [
         ({"frames": 0}, "--frames is 0; it must be 1 to 2000"),
+        ({"busy": -1}, "--busy is -1; it must be 0 to 64"),
         ({"runs": 1001}, "--runs is 1001; it must be 1 to 1000"),
         ({"against": ("llama",)}, "--against llama: choose of exact, fast, wheel, vox"),
     ],

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -29,7 +29,7 @@ from phonate.engine.models.factory import Recipe, make_model
 from phonate.engine.models.hub import HubOptions
 from phonate.engine.models.model_files import ModelFiles
 from phonate.engine.models.resolve import resolve
-from phonate.engine.qwen.costs import measure_machine
+from phonate.engine.qwen.costs import MachineLimits, measure_machine
 from phonate.engine.qwen.library_search import WHEELS, candidates, find_library
 from phonate.errors import SetupError
 from phonate.settings import Settings
@@ -46,14 +46,20 @@ class BenchOptions:
     runs: int = 5
     random: str = "0.6b"
     against: tuple[str, ...] = ()
+    busy: int = 0
+    """Processes that do nothing but compute, beside a second turn of each engine."""
     vox_python: str | None = None
     json_file: Path | None = None
     picture_file: Path | None = None
 
     def __post_init__(self) -> None:
-        for flag, value, high in (("--frames", self.frames, 2000), ("--runs", self.runs, 1000)):
-            if not 1 <= value <= high:
-                raise SetupError(f"{flag} is {value}; it must be 1 to {high}.")
+        for flag, value, low, high in (
+            ("--frames", self.frames, 1, 2000),
+            ("--runs", self.runs, 1, 1000),
+            ("--busy", self.busy, 0, 64),
+        ):
+            if not low <= value <= high:
+                raise SetupError(f"{flag} is {value}; it must be {low} to {high}.")
         for name in self.against:
             if name not in PEERS:
                 raise SetupError(f"--against {name}: choose of {', '.join(PEERS)}.")
@@ -76,12 +82,15 @@ def bench(settings: Settings, options: BenchOptions) -> None:
     for peer in options.against:
         name, job = _peer(peer, base, library.traits.label, options, checkpoint)
         jobs.setdefault(name, job)
-    limits = measure_machine(library, settings.cpu_threads or 0)
-    found = report(_measure(jobs, options), limits, {
+    measured, limits = _measure(
+        jobs, options, lambda: measure_machine(library, settings.cpu_threads or 0)
+    )
+    found = report(measured, limits, {
         "model": f"{files.talker.name}, {files.codec.name}",
         "random_weights": checkpoint is not None,
         "frames": options.frames,
         "runs": options.runs,
+        "busy": options.busy,
     })  # fmt: skip
     for line in report_lines(found):
         typer.echo(line)
@@ -167,22 +176,42 @@ def _peer(
     }
 
 
-def _measure(jobs: dict[str, dict[str, Any]], options: BenchOptions) -> dict[str, Any]:
+def _measure(
+    jobs: dict[str, dict[str, Any]],
+    options: BenchOptions,
+    look: Callable[[], MachineLimits | None],
+) -> tuple[dict[str, Any], list[MachineLimits]]:
+    """What the engines answered, and what the machine could do at each turn."""
     with contextlib.ExitStack() as open_workers:
         workers = {
             name: open_workers.enter_context(_worker(name, job)) for name, job in jobs.items()
         }
         for worker in workers.values():
             worker.speak(WARM_UP_FRAMES)
-        turns: dict[str, list[dict[str, Any]]] = {name: [] for name in workers}
-        for run in range(options.runs):
-            for name, worker in workers.items():
-                turns[name].append(worker.speak(options.frames))
-            typer.echo(f"run {run + 1} of {options.runs}", err=True)
-        return {
-            name: {"load_s": worker.load_s, "turns": turns[name]}
+        found: dict[str, Any] = {
+            name: {"load_s": worker.load_s, "turns": [], "busy_turns": []}
             for name, worker in workers.items()
         }
+        limits = []
+        for run in range(options.runs):
+            limits.append(look())
+            for name, worker in workers.items():
+                found[name]["turns"].append(worker.speak(options.frames))
+                if options.busy:
+                    with _busy_processes(options.busy):
+                        found[name]["busy_turns"].append(worker.speak(options.frames))
+            typer.echo(f"run {run + 1} of {options.runs}", err=True)
+        return found, [limit for limit in limits if limit is not None]
+
+
+@contextlib.contextmanager
+def _busy_processes(n: int) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for _ in range(n):
+            process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        yield
 
 
 class Worker:

@@ -31,18 +31,39 @@ def processor() -> str:
     return platform.processor() or "unknown processor"
 
 
-def report(measured: dict[str, Any], limits: MachineLimits | None, about: dict[str, Any]) -> Report:
-    """`measured`: name -> {"load_s", "turns"}; the first is the one the others are compared to."""
+def report(measured: dict[str, Any], limits: list[MachineLimits], about: dict[str, Any]) -> Report:
+    """`measured`: name -> {"load_s", "turns", perhaps "busy_turns"}; the others are compared to the
+    first. `limits`: what the machine could do at each turn, empty when unknown."""
     first = next(iter(measured.values()))["turns"]
+    engines = {}
+    for name, found in measured.items():
+        engines[name] = _engine(found["load_s"], found["turns"], first, limits)
+        if busy := found.get("busy_turns"):
+            engines[name]["busy"] = _busy(busy, found["turns"])
     return {
         "phonate": __version__,
         "processor": processor(),
         **about,
-        "limits": asdict(limits) if limits else None,
-        "engines": {
-            name: _engine(found["load_s"], found["turns"], first, limits)
-            for name, found in measured.items()
-        },
+        "limits": asdict(_middle(limits)) if limits else None,
+        "engines": engines,
+    }
+
+
+def _middle(limits: list[MachineLimits]) -> MachineLimits:
+    return MachineLimits(
+        limits[0].threads,
+        statistics.median(found.read_bytes_s for found in limits),
+        statistics.median(found.mul_adds_s for found in limits),
+    )
+
+
+def _busy(busy: list[dict[str, Any]], quiet: list[dict[str, Any]]) -> dict[str, float]:
+    """Turn by turn, as everything that is compared."""
+    return {
+        "factor": statistics.median(turn["factor"] for turn in busy),
+        "times_slower": statistics.median(
+            mine["factor"] / other["factor"] for mine, other in zip(busy, quiet, strict=True)
+        ),
     }
 
 
@@ -50,7 +71,7 @@ def _engine(
     load_s: float,
     turns: list[dict[str, Any]],
     first: list[dict[str, Any]],
-    limits: MachineLimits | None,
+    limits: list[MachineLimits],
 ) -> dict[str, Any]:
     factors = [t["factor"] for t in turns]
     chunks = [gap for t in turns for gap in t["chunk_factors"]]
@@ -78,9 +99,12 @@ def _engine(
     if turns[0].get("stages"):
         figures["stages"] = _stages(turns)
     if turns[0].get("cost") and limits:
-        least = bound(FrameCost(**turns[0]["cost"]), limits)
-        figures["bound"] = least
-        figures["of_bound"] = least / figures["factor"]["p50"]
+        # Neighbours change what a machine can do from one minute to the next.
+        least = [bound(FrameCost(**turns[0]["cost"]), found) for found in limits]
+        figures["bound"] = statistics.median(least)
+        figures["of_bound"] = statistics.median(
+            best / factor for best, factor in zip(least, factors, strict=True)
+        )
     return figures
 
 
@@ -119,6 +143,12 @@ def report_lines(found: Report) -> Iterator[str]:
     for name in names[1:]:
         times = found["engines"][name]["times_as_fast"]
         yield f"{names[0]} is {times:.2f} times as fast as {name}"
+    for name, e in found["engines"].items():
+        if "busy" in e:
+            yield (
+                f"{name} beside {found['busy']} that compute: {e['busy']['factor']:.2f}, "
+                f"{e['busy']['times_slower']:.2f} times slower"
+            )
     for name, e in found["engines"].items():
         if "stages" in e:
             yield ""

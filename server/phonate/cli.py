@@ -138,6 +138,9 @@ def bench(
         list[str] | None,
         typer.Option(help="another engine in the same run: fast, exact, wheel, vox"),
     ] = None,
+    busy: Annotated[
+        int, typer.Option(help="speak again beside so many processes that compute all the time")
+    ] = 0,
     vox_python: Annotated[
         str | None, typer.Option(help="interpreter that has vox-tts; default: this one")
     ] = None,
@@ -148,7 +151,9 @@ def bench(
     from phonate.bench import BenchOptions
     from phonate.bench import bench as run
 
-    options = BenchOptions(frames, runs, random, tuple(against or ()), vox_python, json, picture)
+    options = BenchOptions(
+        frames, runs, random, tuple(against or ()), busy, vox_python, json, picture
+    )
     run(loaded.settings, options)
 
 

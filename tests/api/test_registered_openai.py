@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import numpy as np
 import openai
 import pytest
@@ -170,6 +171,11 @@ def test_starter_voices_speak_with_their_transcript(tmp_path: Path) -> None:
             assert reference.text == entry.value.ref_text
             with pytest.raises(openai.ConflictError):
                 client.audio.voices.delete(entry.id)
+        listed = httpx.get(f"{server.address}/v1/audio/voices").json()["voices"]
+        assert [voice["name"] for voice in listed if voice["kind"] == "starter"] == [
+            "Lark",
+            "Merle",
+        ]
 
 
 @pytest.mark.parametrize("name", ["../voice.json", "/etc/passwd", "a\0b", "%2e%2e%2fx"])

@@ -23,6 +23,7 @@ def test_the_bundled_voices_are_whole_and_fit_to_be_cloned() -> None:
         assert entry.value.ref_text
         assert entry.value.language == "english"
         assert entry.is_starter
+        assert entry.value.kind == "starter"
 
 
 def test_each_says_what_may_be_done_with_it() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 
 import builtin
+import cloning
 import engine
 import lanes
 import overhead
@@ -22,6 +23,7 @@ SECTIONS = {
     "sessions": sessions.run,
     "engine": engine.run,
     "lanes": lanes.run,
+    "cloning": cloning.run,
 }
 
 

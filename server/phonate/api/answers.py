@@ -101,7 +101,7 @@ class Batch(Answer):
 
 # Voices -------------------------------------------------------------------------------------------
 
-VoiceKind = Literal["built_in", "speaker", "registered", "designed"]
+VoiceKind = Literal["built_in", "speaker", "starter", "registered", "designed"]
 
 
 class VoiceEntry(Answer):

@@ -7,6 +7,7 @@ import { languageName } from "./languages.js";
 const KIND_HEADINGS = {
   built_in: "Built in",
   speaker: "Speakers of the model",
+  starter: "Starter voices",
   registered: "Cloned",
   designed: "Designed",
 };

@@ -4,7 +4,7 @@ import { voiceValue } from "./composer.js";
 import { byId, element, icon, show } from "./dom.js";
 import { greeting, languageName } from "./languages.js";
 
-const KINDS = { built_in: "built in", speaker: "of the model", registered: "cloned", designed: "designed" };
+const KINDS = { built_in: "built in", speaker: "of the model", starter: "starter voice", registered: "cloned", designed: "designed" };
 const OWN = new Set(["registered", "designed"]);
 const FILTER_FROM = 9;
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from phonate.errors import SetupError
@@ -53,7 +54,9 @@ class StarterVoices:
         except (Damaged, FromTheFuture, OSError) as error:
             log.warning("starter voice %s is not served: %s", folder, why(error))
         else:
-            self._entries[entry.id] = entry
+            # Not what its folder says, which is a shelf's: nobody registered it on this server.
+            value = replace(entry.value, kind="starter")
+            self._entries[entry.id] = replace(entry, value=value)
 
     def entries(self) -> Mapping[str, StoredVoice]:
         return self._entries

@@ -25,7 +25,7 @@ MAX_NAME_CHARS = 256
 MAX_TEXT_CHARS = 2000
 """Longest transcript or description: 30 s of very fast speech is under 1,000 characters."""
 
-VoiceKind: TypeAlias = Literal["registered", "designed"]
+VoiceKind: TypeAlias = Literal["registered", "designed", "starter"]
 
 _ID = re.compile(r"voice_[0-9a-f]{24}")
 _ID_DIGITS = 24
