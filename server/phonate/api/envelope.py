@@ -186,6 +186,11 @@ def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"x-request-id":
             text = value.decode("latin-1")
-            if _REQUEST_ID.fullmatch(text):
+            if is_request_id(text):
                 return str(text)
     return "req_" + uuid.uuid4().hex
+
+
+def is_request_id(text: str) -> bool:
+    """Whether a client may name its request so."""
+    return _REQUEST_ID.fullmatch(text) is not None
