@@ -27,8 +27,6 @@ double wall_seconds() {
         .count();
 }
 
-constexpr double kFrameMacs = 2480.6e6;  // of the released sizes
-
 // Seconds per multiply-add of a convolution 96 -> 96, 7 taps, over 96 rows.
 double calibrate() {
     constexpr int kC = 96, kRows = 96, kTaps = 7;
@@ -63,8 +61,11 @@ int main(int argc, char** argv) {
         const qt::Gguf file(argv[1]);
         const qt::CodecDecoder decoder(file, pool);
         qt::CodecDecoder::Workspace work(decoder);
-        std::printf("%s, %d threads, loaded in %.2f s\n", qt::kernels().name, pool.size(),
-                    wall_seconds() - load_start);
+        qt::FrameCost cost;
+        decoder.add_cost(cost);
+        std::printf("%s, %d threads, loaded in %.2f s; %.0f M multiply-adds per frame\n",
+                    qt::kernels().name, pool.size(), wall_seconds() - load_start,
+                    cost.codec_mul_adds / 1e6);
         std::vector<int32_t> codes(4 * static_cast<size_t>(decoder.groups()));
         std::vector<float> audio(4 * static_cast<size_t>(decoder.samples_per_frame()));
         for (const int step : {1, 2, 4}) {
@@ -78,7 +79,7 @@ int main(int argc, char** argv) {
                 decoder.decode(pool, state, work, codes.data(), step, audio.data());
                 cpu.push_back((cpu_seconds() - c) / step);
                 wall.push_back((wall_seconds() - w) / step);
-                multiple.push_back(cpu.back() / (kFrameMacs * (before + calibrate()) / 2));
+                multiple.push_back(cpu.back() / (cost.codec_mul_adds * (before + calibrate()) / 2));
             }
             const auto at = [](std::vector<double>& v, double quantile) {
                 std::sort(v.begin(), v.end());

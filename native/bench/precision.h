@@ -6,8 +6,8 @@
 
 #include "engine.h"
 
-// exact, fast, or TALKER,DOWN,PREDICTOR in bits (0: as in the file) with the codec of fast, e.g.
-// 5,6,4. False for anything else.
+// exact, fast, or TALKER,DOWN,PREDICTOR in bits (0: as in the file), e.g. 5,6,4. False for anything
+// else.
 static inline bool set_precision(const char* text, qt::EngineOptions& options) {
     if (std::strcmp(text, "exact") == 0) return true;
     if (std::strcmp(text, "fast") == 0) {
