@@ -121,16 +121,6 @@ TEST(pieces_cover_what_one_piece_does) {
         }
 }
 
-TEST(fast_equals_scalar_over_all_widths) {
-    for (const Kernels* kernels : all_tables())
-        for (int channels = 1; channels <= 70; ++channels) {
-            const Problem p(16, channels, 1 + channels % 19, 1 + channels % 3);
-            const std::vector<float> got = filter(*kernels, p, 16);
-            const std::vector<float> want = filter(scalar_kernels(), p, 16);
-            for (size_t i = 0; i < want.size(); ++i) CHECK_NEAR(got[i], want[i], 2e-3);
-        }
-}
-
 TEST(everything_that_follows_a_sum_follows_here_too) {
     for (const Kernels* kernels : all_tables()) {
         Pool pool(2);
