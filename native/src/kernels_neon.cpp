@@ -1,5 +1,5 @@
-// NEON products of int8 with int8 and 4-bit weights, and the table of all NEON kernels. Compiled
-// for dot products (sdot, ARMv8.2): no shared inline functions.
+// NEON products of int8 with int8 weights and with those of 4, 5 and 6 bits, and the table of all
+// NEON kernels. Compiled for dot products (sdot, ARMv8.2): no shared inline functions.
 //
 // sdot multiplies signed bytes and adds fours of them to an int32; one of four bytes of x goes to
 // every output, so that neither magnitudes nor broadcasts are needed. Tested under qemu only, never
@@ -51,16 +51,38 @@ struct Q8 {
     static float32x4_t from_zero(float32x4_t dots, float) { return dots; }
 };
 
-struct Q4 {
-    static constexpr int kSuperBytes = kQ4SuperBytes;
+// v shifted left by kBits, right where that is negative.
+template <int kBits>
+uint8x16_t shifted(uint8x16_t v) {
+    if constexpr (kBits > 0) return vshlq_n_u8(v, kBits);
+    if constexpr (kBits < 0) return vshrq_n_u8(v, -kBits);
+    return v;
+}
 
-    // The nibbles are 8 too large each.
+// Weights of 4 bits and kHigh more. Below 64, they are themselves as signed bytes; their zero comes
+// off the finished block through the sum of its activations.
+template <int kHigh>
+struct Nibbles {
+    static constexpr int kSuperBytes = kQ4SuperBytes + kHigh * 128;
+
+    // The weights of k/4 = kFour: their nibbles with their high bits, which begin at bit
+    // kFour * kHigh, eight bits to a plane of 32 bytes.
+    template <int kFour>
+    static int8x16_t weights(uint8x16_t nibbles, const uint8_t* planes) {
+        if constexpr (kHigh > 0) {
+            constexpr int kBit = kFour * kHigh;
+            const uint8x16_t high = shifted<4 - kBit % 8>(vld1q_u8(planes + kBit / 8 * 32));
+            nibbles = vbslq_u8(vdupq_n_u8(((1 << kHigh) - 1) << 4), high, nibbles);
+        }
+        return vreinterpretq_s8_u8(nibbles);
+    }
+
     template <int R, int kLane>
     static void eight(const uint8_t* q, const int8x16_t (*x)[2], Eight* rows) {
-        for (int i = 0; i < 2; ++i) {
-            const uint8x16_t w = vld1q_u8(q + i * 16);
-            const int8x16_t low = vreinterpretq_s8_u8(vandq_u8(w, vdupq_n_u8(15)));
-            const int8x16_t high = vreinterpretq_s8_u8(vshrq_n_u8(w, 4));
+        for (int i = 0; i < 2; ++i, q += 16) {
+            const uint8x16_t w = vld1q_u8(q + kLane * 32);
+            const int8x16_t low = weights<kLane>(vandq_u8(w, vdupq_n_u8(15)), q + 128);
+            const int8x16_t high = weights<kLane + 4>(vshrq_n_u8(w, 4), q + 128);
             for (int r = 0; r < R; ++r) {
                 rows[r].dots[i] = vdotq_laneq_s32(rows[r].dots[i], low, x[r][0], kLane);
                 rows[r].dots[i] = vdotq_laneq_s32(rows[r].dots[i], high, x[r][1], kLane);
@@ -77,12 +99,14 @@ struct Q4 {
             v[r][1] = vld1q_s8(x[r] + at + 16);
         }
         eight<R, 0>(q, v, rows);
-        eight<R, 1>(q + 32, v, rows);
-        eight<R, 2>(q + 64, v, rows);
-        eight<R, 3>(q + 96, v, rows);
+        eight<R, 1>(q, v, rows);
+        eight<R, 2>(q, v, rows);
+        eight<R, 3>(q, v, rows);
     }
+
+    // Whole numbers below 2^18: the difference is exact.
     static float32x4_t from_zero(float32x4_t dots, float eight_sums) {
-        return vsubq_f32(dots, set(eight_sums));
+        return vsubq_f32(dots, set((1 << kHigh) * eight_sums));
     }
 };
 
@@ -153,7 +177,7 @@ void gemm_q(const GemmQ8Args& g) {
 
 }  // namespace
 
-// What has no NEON version yet is the scalar one.
+// What had no NEON version would be the scalar one.
 const Kernels& table() {
     static const Kernels kernels = [] {
         Kernels k = scalar_kernels();
@@ -163,7 +187,9 @@ const Kernels& table() {
         k.gemm_bf16 = gemm_bf16;
         k.gemm_w8 = gemm_w8;
         k.gemm_q8 = gemm_q<Q8>;
-        k.gemm_q4 = gemm_q<Q4>;
+        k.gemm_q6 = gemm_q<Nibbles<2>>;
+        k.gemm_q5 = gemm_q<Nibbles<1>>;
+        k.gemm_q4 = gemm_q<Nibbles<0>>;
         k.quantize_q8 = quantize_q8;
         k.attention_f32 = attention_f32;
         k.attention_f16 = attention_f16;
