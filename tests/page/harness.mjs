@@ -149,4 +149,21 @@ export async function picture(page, name, options = {}) {
   await page.screenshot({ path: join(ARTEFACTS, `${name}.png`), ...options });
 }
 
+/** Has the engine, or a place in the queue, for somebody else until the function it gives is called. */
+export async function occupy(server) {
+  const held = async () => {
+    const health = await (await fetch(`${server}health`)).json();
+    return health.active_requests + health.queued_requests;
+  };
+  const before = await held();
+  const call = new AbortController();
+  const body = JSON.stringify({ input: `Slowly ${"and on and on ".repeat(60)}`, response_format: "pcm" });
+  const headers = { "Content-Type": "application/json" };
+  fetch(`${server}v1/audio/speech`, { method: "POST", headers, body, signal: call.signal })
+    .then((answer) => answer.arrayBuffer())
+    .catch(() => {}); // It is aborted.
+  while ((await held()) <= before) await sleep(20);
+  return () => call.abort();
+}
+
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));

@@ -6,7 +6,7 @@ import { readFile } from "node:fs/promises";
 import { after, test } from "node:test";
 
 import {
-  finish, heard, openPage, picture, ready, says, serveBuiltIn, serveScripted, sleep, state,
+  finish, heard, occupy, openPage, picture, ready, says, serveBuiltIn, serveScripted, sleep, state,
   words,
 } from "./harness.mjs"; // prettier-ignore
 
@@ -158,22 +158,16 @@ test("what is being made for others is told as a place in the queue", async (t) 
   const server = await serveScripted();
   const page = await openPage(t, server);
   await ready(page);
-  const occupy = (input) =>
-    fetch(`${server}v1/audio/speech`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ input, response_format: "pcm" }),
-    }).then((answer) => answer.arrayBuffer());
-  const others = [occupy("Slowly, that is for somebody else."), occupy("Slowly, and this too.")];
-  await sleep(100);
+  const leave = [await occupy(server), await occupy(server)];
   await page.fill("#text", "At last.");
   await page.click("#speak");
   await says(page, "state-words", "In the queue, place 2");
   await picture(page, "queued");
+  leave[0]();
   await says(page, "state-words", "In the queue, place 1");
+  leave[1]();
   await state(page, "done");
   assert.equal(await words(page, "place"), "your turn");
-  await Promise.all(others);
 });
 
 test("failures are told in words where they belong", async (t) => {
@@ -214,16 +208,11 @@ test("failures are told in words where they belong", async (t) => {
   await page.selectOption("#language", "");
   assert.equal(await words(page, "language-error"), "");
 
-  const other = fetch(`${server}v1/audio/speech`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ input: "Slowly, for somebody else.", response_format: "pcm" }),
-  });
-  await sleep(100);
+  const leave = await occupy(server);
   await speak("Now me.");
   await state(page, "failed");
   assert.match(await words(page, "player-error"), /Try again later.*in about \d+ s/);
-  await (await other).arrayBuffer();
+  leave();
 });
 
 test("a session that the server lets go keeps what was made", async (t) => {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, test } from "node:test";
 
 import {
-  finish, heard, openPage, picture, ready, says, serveAlone, serveBuiltIn, serveScripted, sleep,
+  finish, heard, occupy, openPage, picture, ready, says, serveAlone, serveBuiltIn, serveScripted,
   state, words,
 } from "./harness.mjs"; // prettier-ignore
 
@@ -112,12 +112,9 @@ test("the health line tells what goes on", async (t) => {
   const page = await openPage(t, server);
   await says(page, "health-words", "Ready · scripted on cpu");
   assert.equal(await page.locator("#health").getAttribute("data-health"), "ok");
-  const body = JSON.stringify({ input: `Slowly ${"and on and on ".repeat(8)}`, response_format: "pcm" });
-  const headers = { "Content-Type": "application/json" };
-  const other = fetch(`${server}v1/audio/speech`, { method: "POST", headers, body });
-  await sleep(100);
+  const leave = await occupy(server);
   await says(page, "health-words", "1 speaking");
-  await (await other).arrayBuffer();
+  leave();
 });
 
 async function listed(server) {
