@@ -166,4 +166,13 @@ export async function occupy(server) {
   return () => call.abort();
 }
 
+/** Until it is so; a failure names what was not. */
+export async function until(check, what, timeout = 15_000) {
+  const end = Date.now() + timeout;
+  while (!(await check())) {
+    if (Date.now() > end) throw new Error(`not within ${timeout} ms: ${what}`);
+    await sleep(50);
+  }
+}
+
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
